@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "geoalign"
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign", "geoalign.settings", "geoalign.lab.train.settings", "geoalign.lab.compare.read_settings",
-    "geoalign.audit.settings", "geoalign.lab.evaluate.settings", "geoalign.lab.judge.settings",
+    "geoalign.audit.settings", "geoalign.audit.inputs", "geoalign.lab.evaluate.settings", "geoalign.lab.judge.settings",
     "geoalign.lab.runs.folder", "geoalign.report", "geoalign.statistics",
     "geoalign.lab.runs.detection", "geoalign.cli", "geoalign.status",
 ]  # fmt: skip

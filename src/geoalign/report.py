@@ -20,7 +20,7 @@ def build_report(folder: Path) -> Path:
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
     if (folder / SCORES_FILE).is_file():
-        return build_audit_page(read_report(folder))
+        return build_audit_page(read_report(folder, texts=False))
     if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "

@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -208,6 +209,8 @@ def test_files_that_tell_no_rate(tmp_path, run, dump, drawn, change, message):
     ({"check_with": "gold"}, r"--check-with: expected --draw-checks N or --checks FILE"),
     ({"draw_checks": 5, "anytime": True}, r"--anytime: expected labelled checks"),
     ({"draw_checks": 5, "check_with": "no-such-command"}, r"--check-with: expected math_verify, a function"),
+    ({"checks": Path("gone.csv")}, r"--checks gone.csv: expected a checks.csv .*, got none there"),
+    ({"labels": [Path("gone.csv")]}, r"--labels gone.csv: expected a flagged.csv with labels, got none there"),
 ])  # fmt: skip
 def test_options_that_cannot_be(run, dump, request_, message):
     with pytest.raises(ConfigError, match=message):

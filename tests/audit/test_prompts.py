@@ -3,7 +3,7 @@
 import pytest
 from dumps import write_lines
 
-from geoalign.audit.prompts import common_beginning, without_beginning
+from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import read_report
 
 SYSTEM = "system\nPlease reason step by step, and put your final answer within \\boxed{}.\nuser\n"
@@ -31,7 +31,7 @@ def test_what_all_prompts_begin_with(tmp_path, run, prompts, common):
         for place in range(4)
     ]
     run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")
-    assert common_beginning(read_report(tmp_path / "out").rows) == common
+    assert read_report(tmp_path / "out").common_beginning == common
 
 
 def test_a_prompt_of_nothing_else_is_shown_whole():

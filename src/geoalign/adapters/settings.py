@@ -50,7 +50,7 @@ class EngineSettings:
         default_factory=dict, help="For `https://...` above: model, max_tokens, ... as in `geoalign judge`."
     )
     second_verifier_seconds: Positive = setting(
-        default=60.0, help="Seconds for the questions of one batch; what is not answered by then stays as it is."
+        default=60.0, help="Seconds for the questions of one call; what is not answered by then stays as it is."
     )
     log_metrics: LogMetrics = setting(
         default="headline", help="headline: five metrics and what went wrong; all: every metric of the curator."

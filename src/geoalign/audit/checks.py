@@ -51,14 +51,10 @@ class Checks:
     """
 
     def __init__(self, request: AuditRequest, config: AuditConfig) -> None:
-        """Raises ConfigError for options that cannot be together, and for a file or a verifier that there is not."""
+        """Raises ConfigError for a verifier that there is not, InputError for checks that cannot be read."""
         self._request = request
         self._given: ChecksFile | None = None if request.checks is None else read_checks(request.checks)
         self._wanted = request.draw_checks or 0
-        if request.check_with is not None and not self._is_asked():
-            raise ConfigError(f"{_KEY}: expected --draw-checks N or --checks FILE, which say what it labels, got none")
-        if request.anytime and self._given is None and request.check_with is None:
-            raise ConfigError(f"--anytime: expected labelled checks (--checks FILE or {_KEY} WHO), got none")
         self._judge = None
         if request.check_with not in (None, GOLD):
             self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")

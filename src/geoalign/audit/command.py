@@ -24,9 +24,7 @@ class AuditRequest:
     hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
     model: str | None = option("Model that computes the hidden states.", None, "ID_OR_PATH")
     cache: Path | None = option("Keep computed states there; default: in the output.", None, "DIR")
-    format: str | None = option(
-        "geoalign, trl, trinity, verl, nemo_rl, verifiers, slime, responses or plain.", None, "NAME"
-    )
+    format: str | None = option("Format of the dumps; default: the one whose columns fit.", None, "NAME")
     fields: Sequence[str] = option(
         "Which field of the dumps holds a role; may be repeated.", (), "ROLE=NAME", option="field"
     )
@@ -106,7 +104,7 @@ def audit_command(request: AuditRequest) -> None:
             from geoalign.pretrained.quiet import silence_logs
 
             silence_logs()
-        report = run_audit(config, request, inputs, console=console)
+        report = run_audit(config, request, inputs, console=console, with_texts=False)
     if request.json:
         sys.stdout.write(json_text(report.summary))
     else:

@@ -207,9 +207,10 @@ class AuditTables(ExitStack):
             correct=flagged["correct"].map({True: "true", False: "false"}),
         )
         flagged = flagged.sort_values(["place", "score"], ascending=[True, False], kind="stable")
-        cells = flagged.reindex(columns=self._flagged_columns)
-        cells = cells.map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
-        cells.to_csv(self._flagged_file, header=False, index=False, lineterminator="\r\n")
+        for start in range(0, len(flagged), ROWS_AT_ONCE):
+            cells = flagged.iloc[start : start + ROWS_AT_ONCE].reindex(columns=self._flagged_columns)
+            cells = cells.map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
+            cells.to_csv(self._flagged_file, header=False, index=False, lineterminator="\r\n")
 
     def add_pairs(self, pairs: pandas.DataFrame) -> None:
         """Writes pairs of hidden states, the columns of PAIRS."""

@@ -14,6 +14,7 @@ from pathlib import Path, PosixPath
 from tempfile import TemporaryDirectory
 
 from geoalign.audit.command import AuditRequest
+from geoalign.audit.options import check_options
 from geoalign.console.numbers import counted
 from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.files import DUMP_SUFFIXES
@@ -53,7 +54,11 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
 
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
     `completions`, of prime-rl's for the traces of its training: its stream, or of `all` and `effective` only `all`.
+
+    Raises:
+        ConfigError: there are no such files, they cannot be told, or options cannot be together.
     """
+    check_options(request)
     paths: list[Path] = []
     for text in request.rollouts:
         path = Path(text).expanduser()

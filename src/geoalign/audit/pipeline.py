@@ -2,6 +2,7 @@
 
 A file's rows go this way:
 
+    options.py                  what cannot be asked for together
     inputs.py                   which files, and how each is read; then `dumps.reading` reads its rows and groups
     answers.py                  the final answer of each row, and which answers to a prompt are equal
     states.py                   hidden states, where the curator wants them
@@ -13,6 +14,7 @@ A file's rows go this way:
     degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
+    stored_texts.py             the texts that were written, for a reader who wants those of some rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
     terminal.py, notebook.py, page/     what shows them
@@ -60,6 +62,7 @@ from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.dumps.files import checked, dump_rows
+from geoalign.dumps.formats.format import VERDICT
 from geoalign.dumps.labels import Labels
 from geoalign.dumps.prime_rl import annotations_of, episodes_trained_on
 from geoalign.dumps.reading import Dump, Skipped, read_dump, read_rewards
@@ -74,8 +77,12 @@ _NO_STATES = "No hidden states were given, so rewards were judged by answers and
 _NO_STATES_NO_ANSWERS = (
     "No hidden states were given and no final answer was read, so rewards were judged by identical responses alone."
 )
-# Columns that are not kept of a file once it is written.
-_TEXTS = ["prompt", "messages", "problem", "response", "replacement"]
+# Columns that are kept of a file once it is written, with the verdicts of further verifiers: what is counted over all.
+_COUNTED = [
+    "group", "group_pairs", "reward", "label", "true_reward", "new_reward", "score", "anomalous", "source", "weight",
+    "correct", "trained_on", "answer", "final_answer", "compared_answer", "characters", "tokens", "truncated", "origin",
+    "probability_wrong",
+]  # fmt: skip
 
 
 def run_audit(
@@ -86,6 +93,7 @@ def run_audit(
     console: Console | None = None,
     folder: Path | None = None,
     with_page: bool = True,
+    with_texts: bool = True,
     verifiers: Sequence[NamedVerifier] = (),
 ) -> AuditReport:
     """Audits files one after the other with one curator, and writes the output folder.
@@ -98,14 +106,11 @@ def run_audit(
         console: where progress is shown; None: nowhere.
         folder: where to write instead of the `output` that was asked for.
         with_page: whether to write the page and its figures.
+        with_texts: whether the report's rows have `prompt` and `response`, as `read_report` says.
         verifiers: functions in Python that judge all rows, beside those that were asked for by name.
     """
     console = console or Console(quiet=True)
     inputs = inputs or find_inputs(request, Console(quiet=True))
-    if request.hidden and request.model is not None:
-        raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
-    if request.filtered and request.redact:
-        raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     check_export(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
@@ -117,7 +122,7 @@ def run_audit(
             audit = Audit(config, request, output, console, verifiers)
             summary = audit.run(inputs)
             write_json(output.staging / SUMMARY_FILE, summary)
-            report = read_report(output.staging)
+            report = read_report(output.staging, texts=with_texts)
             if with_page:
                 build_audit_page(report)
             if request.redact and request.cache is None:
@@ -170,7 +175,8 @@ class Audit:
         self._states = HiddenStates(self._config, request, self._session.curator.requires, folder.states, console)
         self._judges_without_states = curator != config.curator
         self._trained: set[Any] = set()
-        # What came before the file that is read: rows without their texts, and which file had a step or these rollouts.
+        self._curator: StepCurator | None = None
+        # What came before the file that is read: what is counted of its rows, and which file had a step or these rows.
         self._done: list[pandas.DataFrame] = []
         self._groups = 0
         self._file_of_step: dict[int, Path] = {}
@@ -188,37 +194,43 @@ class Audit:
         self._trained = self._ids_trained_on(inputs)
         request = self._request
         with AuditTables(self._folder.staging, redact=request.redact, filtered=request.filtered) as tables:
-            curator: StepCurator | None = None
             for number, source in enumerate(inputs, start=1):
-                dump = self._read(source, number)
-                if curator is None:
-                    curator = self._step_curator(tables, dump, inputs[1:])
-                first = self._first_with_these_rollouts(dump)
-                if first != dump.path:
-                    self._repeated.append({"file": str(source.path), "same_as": str(first)})
-                    continue
-                self._labels.apply(dump)
-                rows = self._curated(source, dump, curator)
-                tables.add_rows(rows)
-                self._checks.add(rows)
-                self._several.draw_from(rows, dump.layout.fields.get("answer"))
-                self._inputs.append(input_entry(source, dump, rows))
-                self._skipped += dump.skipped
-                self._done.append(rows.drop(columns=_TEXTS))
+                # Its texts are let go before the next file is read.
+                self._add_file(source, number, inputs[number:], tables)
         rows = pandas.concat(self._done)
+        self._done.clear()
         with self._console.status("Asking the verifiers"):
             rows.update(self._several.ask_about_drawn_rows())
-        self._done = [rows]
         self.ranked_golds = self.golds.ranked(rows, self._equal)
         if not request.redact:
             write_golds(self._folder.staging, self.golds, self.ranked_golds)
         if self._equal is not None:
             self._equal.close()
         self._labels.check_all_found()
-        assert curator is not None
-        return self._summary(curator)
+        assert self._curator is not None
+        return self._summary(rows, self._curator)
 
     # --- the steps of a file ------------------------------------------------------------------------------------------
+
+    def _add_file(self, source: Input, number: int, others: Sequence[Input], tables: AuditTables) -> None:
+        """Reads, curates and writes the file of this number; `others` were not read yet."""
+        dump = self._read(source, number)
+        if self._curator is None:
+            self._curator = self._step_curator(tables, dump, others)
+        first = self._first_with_these_rollouts(dump)
+        if first != dump.path:
+            self._repeated.append({"file": str(source.path), "same_as": str(first)})
+            return
+        self._labels.apply(dump)
+        rows = self._curated(source, dump, self._curator)
+        tables.add_rows(rows)
+        self._checks.add(rows)
+        self._several.draw_from(rows, dump.layout.fields.get("answer"))
+        self._inputs.append(input_entry(source, dump, rows))
+        self._skipped += dump.skipped
+        verdicts = [name for name in rows if str(name).startswith(VERDICT)]
+        # A copy: a part of the frame would keep all of it.
+        self._done.append(rows[[*_COUNTED, *verdicts]].copy())
 
     def _read(self, source: Input, number: int) -> Dump:
         """A file's rollouts; those that name no step are of the file's step, or else of its number."""
@@ -259,17 +271,22 @@ class Audit:
         golds = rows.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         rows = rows.set_axis(rows.index + sum(map(len, self._done)))
-        parts = []
+        rows["group"] = self._numbered_on(rows)
+        decisions = []
         for step in rows["step"].unique().tolist():
             part = rows[rows["step"] == step]
-            part = part.assign(group=part["group"] + self._groups)
             self.golds.add(part)
-            part = curator.curate(part, None if states is None else states.of_rows(part), source)
+            decisions.append(curator.curate(part, None if states is None else states.of_rows(part), source))
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
             self._several.add(part)
-            self._groups += part["group"].nunique()
-            parts.append(part)
-        return pandas.concat(parts).sort_index()
+        return rows.join(pandas.concat(decisions))
+
+    def _numbered_on(self, rows: pandas.DataFrame) -> pandas.Series:
+        """The numbers of groups, unique over all steps and files: those of a file begin at 0 in each of its steps."""
+        groups_of_step = rows.groupby("step", sort=False)["group"].max() + 1
+        earlier = self._groups + groups_of_step.cumsum() - groups_of_step
+        self._groups += int(groups_of_step.sum())
+        return rows["group"] + rows["step"].map(earlier)
 
     def _check_file(self, source: Input, dump: Dump) -> None:
         """Raises ConfigError where the file brings too little for the curator, or a step that another file had."""
@@ -303,10 +320,14 @@ class Audit:
 
     # --- the summary --------------------------------------------------------------------------------------------------
 
-    def _summary(self, curator: StepCurator) -> dict[str, Any]:
-        """The content of `summary.json`."""
+    def _summary(self, rows: pandas.DataFrame, curator: StepCurator) -> dict[str, Any]:
+        """The content of `summary.json`.
+
+        Args:
+            rows: what is counted of the rollouts of all files.
+            curator: what curated their steps.
+        """
         request = self._request
-        rows = pandas.concat(self._done)
         with self._console.status("Auditing the verdicts"):
             checked_verdicts = self._checks.conclude(
                 rows.drop(columns=self._several.drawn_columns), self._folder.staging

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import pandas
-
 # A beginning of so many characters, or fewer, is left: it helps to read the rest.
 _SHORT = 20
 # The end of a line or sentence may lie so many characters before the place where prompts begin to differ.
 _BEFORE = 40
 
 
-def common_beginning(rows: pandas.DataFrame) -> str:
-    """What all prompts begin with, up to the end of a line, sentence or word; empty where it is short, or the rows have
-    no prompts."""
-    if "prompt" not in rows or rows.empty:
-        return ""
-    # What the first and the last in alphabetical order begin with, all do.
-    first = rows["prompt"].min()
-    last = rows["prompt"].max()
+def common_beginning(first: str, last: str) -> str:
+    """What all prompts begin with, up to the end of a line, sentence or word; empty where it is short.
+
+    Args:
+        first, last: the first and the last prompt in alphabetical order: what both begin with, all do.
+    """
     if first == last:
         return ""
     differ = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)

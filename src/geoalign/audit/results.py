@@ -12,9 +12,10 @@ import pandas
 import pyarrow.parquet
 
 from geoalign.audit.answers import is_gold
-from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
+from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, TEXTS, VERDICTS_FILE
 from geoalign.audit.prompts import common_beginning
 from geoalign.audit.several_verifiers.frame import verifier_frame
+from geoalign.audit.stored_texts import first_and_last_prompt, keys_of_responses, read_texts
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.dumps.formats.format import VERDICT
@@ -42,6 +43,7 @@ class AuditReport:
         pairs: the pairs of rollouts that were compared (docs/formats.md); None for curators that compare none.
         densities: the density of each step's scores; None for curators that estimate none.
         folder: where the files lie; None where no output was asked for.
+        common_beginning: what all prompts begin with, such as a system prompt; empty where it is short.
     """
 
     rows: pandas.DataFrame
@@ -49,6 +51,7 @@ class AuditReport:
     pairs: pandas.DataFrame | None = None
     densities: pandas.DataFrame | None = None
     folder: Path | None = None
+    common_beginning: str = ""
 
     @property
     def flagged(self) -> pandas.DataFrame:
@@ -66,11 +69,6 @@ class AuditReport:
     def words(self) -> Words:
         """What was found, in sentences."""
         return in_words(self.summary)
-
-    @cached_property
-    def common_beginning(self) -> str:
-        """What all prompts begin with, such as a system prompt; empty where it is short."""
-        return common_beginning(self.rows)
 
     def place(self, index: int) -> str:
         """Where a rollout stands in the input, by its index: its line, and the file where there are several."""
@@ -94,6 +92,16 @@ class AuditReport:
         """Whether the rows have `prompt` and `response`; without (--redact) they have no answers, either."""
         return not self.summary["redacted"]
 
+    def with_texts(self, rows: pandas.DataFrame) -> pandas.DataFrame:
+        """Some of the rows with `prompt` and `response`; without these where the audit kept none (--redact).
+
+        A report that was read without texts takes them from the folder.
+        """
+        if "response" in rows or not self.has_texts:
+            return rows
+        assert self.folder is not None
+        return rows.join(read_texts(self.folder / SCORES_FILE, rows.index.to_numpy()))
+
     @property
     def verdicts(self) -> tuple[float, float] | None:
         """The two values that rewards take, the lower first; None where they take more or fewer."""
@@ -111,14 +119,22 @@ class AuditReport:
         return as_html(self)
 
 
-def read_report(folder: Path) -> AuditReport:
-    """Reads the tables and the summary of an audit's folder. All texts are in memory, once."""
+def read_report(folder: Path, *, texts: bool = True) -> AuditReport:
+    """Reads the tables and the summary of an audit's folder.
+
+    Args:
+        texts: give the rows `prompt` and `response`, so that those of all rollouts are in memory. Without them
+            `AuditReport.with_texts` reads those of some rows, as long as the folder lasts.
+    """
     folder = Path(folder)
     summary = read_json(folder / SUMMARY_FILE)
-    rows = _scores(folder / SCORES_FILE)
+    scores = folder / SCORES_FILE
+    rows = _scores(scores, texts=texts)
     pairs = _table(folder / PAIRS_FILE)
     flagged = by_suspicion(rows)
-    reasons = flag_reasons(rows, summary, compares_states=pairs is not None)
+    responses = keys_of_responses(scores)
+    keyed = rows if responses is None else rows.assign(response=responses)
+    reasons = flag_reasons(keyed, summary, compares_states=pairs is not None)
     ranks = pandas.Series(range(len(flagged)), index=flagged.index, dtype="float64")
     golds = pandas.Series(is_gold(flagged), index=flagged.index, dtype=object)
     rows["why"] = pandas.Series(reasons, dtype=object).reindex(rows.index)
@@ -133,10 +149,11 @@ def read_report(folder: Path) -> AuditReport:
         pairs=pairs,
         densities=_table(folder / DENSITIES_FILE),
         folder=folder,
+        common_beginning=common_beginning(*first_and_last_prompt(scores)),
     )
 
 
-def _scores(path: Path) -> pandas.DataFrame:
+def _scores(path: Path, *, texts: bool) -> pandas.DataFrame:
     """The rows of `scores.parquet`, with numbers that may be missing as NaN.
 
     Each column is read alone and made one piece. Beside the result there is then one column at a time in memory; and
@@ -145,6 +162,8 @@ def _scores(path: Path) -> pandas.DataFrame:
     columns = {}
     with pyarrow.parquet.ParquetFile(path) as file:
         for name in file.schema_arrow.names:
+            if name in TEXTS and not texts:
+                continue
             column = file.read(columns=[name]).combine_chunks().to_pandas()[name]
             columns[name] = column.astype("float64") if name in NUMBERS else column
     return pandas.DataFrame(columns)

@@ -82,7 +82,7 @@ class StepCurator:
         self._compares_answers = session.curator.answer_reading in ("exclusive", "shared")
 
     def curate(self, rows: pandas.DataFrame, states: Float[Tensor, "b d"] | None, source: Input) -> pandas.DataFrame:
-        """The step's rows with the curator's decisions and the flags as further columns.
+        """The curator's decisions and the flags, as columns of the step's rows; the texts are not copied.
 
         Args:
             rows: with `final_answer` and `compared_answer`; groups and index are unique over all steps.
@@ -102,14 +102,14 @@ class StepCurator:
         spelled = judged_by_spelling(rows, self._values[1], self._equal) if self._are_verdicts else []
         self.by_spelling += [(step, answer) for answer in spelled]
         flagged = self._flags(rows, spelled, curation)
-        rows = _with_decisions(rows, rollouts, curation, self._session.curator, name=self._name, flagged=flagged)
-        rows["by_spelling"] = spelling_column(rows, spelled)
+        decisions = _decisions(rows, rollouts, curation, self._session.curator, name=self._name, flagged=flagged)
+        decisions["by_spelling"] = spelling_column(rows, spelled)
 
         if curation.details is not None:
-            self._write_details(step, rows, curation.details)
+            self._write_details(rows, flagged, curation.details)
         metrics = {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
         self.steps.append({"step": step, "file": str(source.path), "metrics": metrics})
-        return rows
+        return decisions
 
     def _rollouts(self, rows: pandas.DataFrame, states: Tensor | None, source: Input) -> Rollouts:
         """The batch that the curator reads; without answers and responses where it would take scores for verdicts."""
@@ -141,16 +141,16 @@ class StepCurator:
         exclusive = self._session.curator.answer_reading == "exclusive"
         return flags_by_spelling(rows, spelled, flagged, high=self._values[1], exclusive=exclusive)
 
-    def _write_details(self, step: int, rows: pandas.DataFrame, details: CurationDetails) -> None:
+    def _write_details(self, rows: pandas.DataFrame, flagged: Bools, details: CurationDetails) -> None:
         """Writes the step's pairs of hidden states and the density of its scores into their tables."""
-        pairs = _kept_pairs(rows, details)
+        pairs = _kept_pairs(rows, flagged, details)
         self.pairs_left_out += len(details.pairs.winner) - len(pairs)
         # Where too few groups have pairs to judge by, the curator has no deviations.
         self._tables.add_pairs(pairs[pairs["deviation"].notna()])
         if details.density is not None:
             density = pandas.DataFrame(
                 {
-                    "step": step,
+                    "step": rows["step"].iloc[0],
                     "score": details.density.grid.tolist(),
                     "density": details.density.density.tolist(),
                     "threshold": float(details.density.threshold),
@@ -200,10 +200,10 @@ def make_rollouts(rows: pandas.DataFrame, curator: Curator, hidden: Float[Tensor
     return Rollouts(rewards=rewards, groups=groups, ids=rows["id"].tolist(), **fields)
 
 
-def _with_decisions(
+def _decisions(
     rows: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str, flagged: Bools
 ) -> pandas.DataFrame:
-    """The step's rows with what the curator decided, in the places of the input.
+    """What the curator decided, as columns in the places of the input.
 
     `source` is the index of the row whose content stands in a place afterwards, -1 where none does.
 
@@ -244,8 +244,7 @@ def _with_decisions(
         "trusted": rows["label"].notna().to_numpy(),
         **_group_columns(rows, _pairs_of_rows(rollouts, curation.details), flagged),
     }
-    # At once: a step may be small, and there may be many.
-    return pandas.concat([rows, pandas.DataFrame(columns, index=rows.index)], axis=1)
+    return pandas.DataFrame(columns, index=rows.index)
 
 
 def _pairs_of_rows(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
@@ -279,7 +278,7 @@ def _group_columns(rows: pandas.DataFrame, pairs: np.ndarray, flagged: Bools) ->
     }
 
 
-def _kept_pairs(rows: pandas.DataFrame, details: CurationDetails) -> pandas.DataFrame:
+def _kept_pairs(rows: pandas.DataFrame, flagged: Bools, details: CurationDetails) -> pandas.DataFrame:
     """The pairs of a step that are written: all of groups with a flagged rollout, and of the others whole groups,
     evenly spread, up to `PAIRS_PER_STEP` pairs."""
     index = rows.index.to_numpy()
@@ -298,8 +297,8 @@ def _kept_pairs(rows: pandas.DataFrame, details: CurationDetails) -> pandas.Data
             "projected_cosine": pairs.projected_cosine.cpu().double().numpy(),
         }
     )
-    flagged = table["group"].isin(groups[rows["anomalous"]])
-    others, sizes = np.unique(table["group"][~flagged], return_counts=True)
+    of_flagged = table["group"].isin(groups[flagged])
+    others, sizes = np.unique(table["group"][~of_flagged], return_counts=True)
     every = max(1, math.ceil(sizes.sum() / PAIRS_PER_STEP))
     chosen = others[::every][np.cumsum(sizes[::every]) <= PAIRS_PER_STEP]
-    return table[flagged | table["group"].isin(chosen)]
+    return table[of_flagged | table["group"].isin(chosen)]

@@ -143,7 +143,7 @@ def _show_rows(console: Console, report: AuditReport) -> None:
     """The most suspicious rewards, each of another group if there are enough, as a table of five columns at most."""
     flagged = report.flagged
     again = flagged["group"].duplicated()
-    rows = pandas.concat([flagged[~again], flagged[again]]).head(_ROWS)
+    rows = report.with_texts(pandas.concat([flagged[~again], flagged[again]]).head(_ROWS))
     if len(flagged) > len(rows):
         _heading(console, f"{len(rows)} of these {len(flagged):,} rewards")
     else:

@@ -18,7 +18,7 @@ import pandas
 from geoalign.dumps.flagged_csv import LABEL, ROW, safe
 from geoalign.dumps.labelled_cells import Key, labelled_cells, whole_number_in
 from geoalign.dumps.values import BadValueError, number
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 
 NOTE = "note"
 # Which verifier labelled a row; empty where a person did.
@@ -66,11 +66,8 @@ def read_checks(path: Path) -> ChecksFile:
     """Reads the file as it comes back.
 
     Raises:
-        ConfigError: there is no such file.
         InputError: it lacks a column, a cell cannot be read, or two rows are of one draw or of different draws' seeds.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: expected a checks.csv as --draw-checks writes it, got none there")
     rows: dict[int, CheckedRow] = {}
     draws: dict[tuple[int, int], str] = {}
     for rollout, place, cells in labelled_cells(path, columns=_WANTED):

@@ -90,7 +90,7 @@ def _kept(rows: pandas.DataFrame, characters: int, rollouts: int) -> Bools:
 def _packed_rows(report: AuditReport, kept: Bools) -> Bundle:
     """The rows that were kept, and their pairs. In the page a rollout goes by its place among them, and a group by its
     place among their groups."""
-    page = report.rows[kept]
+    page = report.with_texts(report.rows[kept])
     place = pandas.Series(np.arange(len(page)), index=page.index)
     texts = list(_text_pieces(page))
     pairs = list(_pair_pieces(report.pairs, page, place))

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas
 
-from geoalign.audit.folder import ROWS_AT_ONCE
 from geoalign.audit.spellings import IS_GOLD, counted_verdicts
 from geoalign.console.numbers import counted, short
 from geoalign.dumps.row_names import counted_in
@@ -39,7 +37,8 @@ def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares
     """Why each flagged rollout is flagged, by its index: what contradicts its reward, or else by what it stands out.
 
     Args:
-        rows: the columns of `scores.parquet`.
+        rows: the columns of `scores.parquet`; in the place of a response may stand a number, the same for identical
+            ones alone.
         compares_states: the curator compared pairs of hidden states.
     """
     flagged = rows[rows["anomalous"]]
@@ -204,18 +203,14 @@ def _lines_of_responses(
     Empty where the dump or the folder has no texts.
     """
     lines: defaultdict[tuple[int, str, float], list[int]] = defaultdict(list)
-    if "response" not in rows or not (flagged["response"] != "").any():
+    if "response" not in rows or not flagged["characters"].any():
         return lines
     flagged_responses = set(zip(flagged["group"], flagged["response"], strict=True))
     columns = rows[["group", "response", "reward", "line"]]
-    places = np.flatnonzero(rows["group"].isin(flagged["group"]) & rows["reward"].notna())
-    # Some rows at a time: a copy of all texts may be too large for the memory.
-    for start in range(0, len(places), ROWS_AT_ONCE):
-        part = columns.iloc[places[start : start + ROWS_AT_ONCE]]
-        row: Any
-        for row in part.itertuples(index=False):
-            if (row.group, row.response) in flagged_responses:
-                lines[row.group, row.response, row.reward].append(row.line)
+    row: Any
+    for row in columns[rows["group"].isin(flagged["group"]) & rows["reward"].notna()].itertuples(index=False):
+        if (row.group, row.response) in flagged_responses:
+            lines[row.group, row.response, row.reward].append(row.line)
     return lines
 
 

@@ -74,10 +74,10 @@ def release(*, ref: str, pythons: Sequence[str], pages: str, output: Path) -> No
         _call([sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel)])
         require_files_of_the_commit(sdist, source)
         require_licences(wheel, source)
+        build_site(source, built / "site", pages)
         for python in pythons:
             try_wheel(wheel, python)
 
-        build_site(source, built / "site", pages)
         shutil.rmtree(output, ignore_errors=True)
         shutil.copytree(built, output)
     print(f"{output} holds release {version} of commit {commit[:8]}; nothing was uploaded or tagged.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from geoalign import DenoiseConfig
+from geoalign import AppealsConfig, DenoiseConfig
 from geoalign.adapters.decision import make_session
 from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings, read_section
@@ -81,6 +81,7 @@ def test_skyrls_own_command_is_read():
 
 
 def test_axolotls_section_is_read():
-    [section] = [block["geoalign"] for block in yaml_blocks("axolotl")]
-    settings = read_section(StateSettings, section, engine="Axolotl")
-    assert (settings.curator, settings.hidden_position) == (DenoiseConfig(), "mean")
+    sections = [block["geoalign"] for block in yaml_blocks("axolotl")]
+    plain, checked = (read_section(StateSettings, section, engine="Axolotl") for section in sections)
+    assert (plain.curator, plain.hidden_position) == (DenoiseConfig(), "mean")
+    assert (type(checked.curator), checked.second_verifier) == (AppealsConfig, "math_verify")

@@ -13,12 +13,12 @@ from judge_server import JudgeServer, Reply, completion
 
 from geoalign import audit
 from geoalign.audit.several_verifiers import calls
+from geoalign.audit.several_verifiers.calls import OutOfTime, time_limit
 from geoalign.audit.several_verifiers.judged_rows import judged_by_all
 from geoalign.audit.several_verifiers.model import why_no_model
 from geoalign.audit.several_verifiers.ranking import places_of
 from geoalign.audit.several_verifiers.rates import rates_by_checks
 from geoalign.audit.several_verifiers.summary import verifier_summary
-from geoalign.audit.several_verifiers.time_limit import OutOfTime, time_limit
 from geoalign.audit.terminal import show_report
 from geoalign.audit.words.several_verifiers import several_verifiers
 from geoalign.checks.rates import modified_wilson

@@ -69,6 +69,7 @@ def test_one_of_identical_responses_is_asked_about_for_all():
     assert asked == [0, 4]
     assert curation.rewards.tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
     assert curation.metrics["appeals"] == 5
+    assert curation.metrics["overturned_share"] == 4 / 5  # row 2 was refused before
 
 
 def test_labelled_rows_and_rows_without_a_reward_are_not_asked_about():
@@ -84,6 +85,7 @@ def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     assert torch.equal(curation.rewards, batch().rewards)
     assert not inner.seen[0].trusted.any()
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
+    assert math.isnan(curation.metrics["overturned_share"])
     appeals = Appeals(Denoise(geometry="none"), budget=2, random_share=0.0)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
         appeals.hear(replace(batch(), second_rewards=lambda rows: [1.0]))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.second_verifier import PatientAsking, ask, questions_about
+from geoalign.curators.second_verifier import SecondVerifierGuard, ask, questions_about
 from geoalign.errors import ConfigError, InputError, MissingExtraError, ServiceError
 
 
@@ -34,32 +34,32 @@ def returning(value):
     ],
 )
 def test_what_fails_as_a_whole_answers_nothing_and_is_said_once(value, said, caplog):
-    patient = PatientAsking().of(returning(value))
-    assert patient([0, 1, 2]) == patient([3, 4, 5]) == [None] * 3
+    guarded = SecondVerifierGuard().of(returning(value))
+    assert guarded([0, 1, 2]) == guarded([3, 4, 5]) == [None] * 3
     assert len(caplog.messages) == 1
     assert said in caplog.messages[0]
 
 
-@pytest.mark.parametrize("wrong", ["1.0", [1.0], math.inf, object()])
+@pytest.mark.parametrize("wrong", ["1.0", [1.0], math.inf, 1e39, 10**400, object()])
 def test_a_verdict_of_another_kind_is_none_and_the_others_hold(wrong, caplog):
-    assert PatientAsking().of(returning([1, wrong, False]))([0, 1, 2]) == [1.0, None, 0.0]
+    assert SecondVerifierGuard().of(returning([1, wrong, False]))([0, 1, 2]) == [1.0, None, 0.0]
     assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("given", [torch.tensor([1.0, math.nan]), np.array([1.0, math.nan]), iter([True, None])])
 def test_numbers_of_any_kind_are_verdicts_and_none_is_no_failure(given, caplog):
-    assert PatientAsking().of(returning(given))([0, 1]) == [1.0, None]
+    assert SecondVerifierGuard().of(returning(given))([0, 1]) == [1.0, None]
     assert not caplog.messages
 
 
 @pytest.mark.parametrize("error", [ConfigError("reward.appeals: unknown"), MissingExtraError("pip install ...")])
 def test_what_only_the_user_can_put_right_stops_the_training(error):
     with pytest.raises(type(error)):
-        PatientAsking().of(returning(error))([0])
+        SecondVerifierGuard().of(returning(error))([0])
 
 
 def test_no_secret_of_an_error_is_logged(caplog):
-    PatientAsking().of(returning(RuntimeError("https://me:hunter2@host/v1 refused")))([0])
+    SecondVerifierGuard().of(returning(RuntimeError("https://me:hunter2@host/v1 refused")))([0])
     assert "hunter2" not in caplog.text
 
 
@@ -67,7 +67,7 @@ def test_identical_responses_are_asked_about_once():
     rollouts = Rollouts(
         rewards=torch.zeros(5), groups=torch.tensor([0, 0, 1, 0, 1]), response_keys=torch.tensor([7, 7, 7, 8, 7])
     )
-    questions = questions_about([4, 0, 1, 2, 3], rollouts)
+    questions = questions_about([4, 0, 1, 2, 3], rollouts, among=range(5))
     assert questions == [[4, 2], [0, 1], [3]]
     answers = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
     assert (answers.rows, answers.verdicts, answers.unanswered) == ([4, 2, 3], [1.0, 1.0, 1.0], 1)

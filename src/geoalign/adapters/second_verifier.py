@@ -6,8 +6,6 @@ in the settings are errors at the start.
 
 from __future__ import annotations
 
-import logging
-import math
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -25,17 +23,14 @@ from geoalign.answers.verifiers import (
     function_verifier,
     named_verifier,
 )
+from geoalign.curators.second_verifier import SecondVerifierGuard
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.locations import dotted
-from geoalign.text import one_line
 from geoalign.types import SecondRewards
 
-_LOG = logging.getLogger(__name__)
 # Seconds after its time limit within which a verifier that ends by itself hands over what it has.
 _GRACE = 1.0
-# Rewards are float32 numbers.
-_LARGEST = 3e38
 
 
 @dataclass(frozen=True)
@@ -83,8 +78,7 @@ class SecondVerifier:
         self._seconds = seconds
         self._gold = gold
         self._thread: threading.Thread | None = None
-        # Why the last call failed, which is said once as long as it stays the same.
-        self._failure: str | None = None
+        self._guard = SecondVerifierGuard(verifier.name)
 
     def field(self, rows_of: Callable[[Sequence[int]], Rows]) -> SecondRewards:
         """The field `second_rewards` of a batch; `rows_of` makes the rows of these numbers, each with `prompt` and
@@ -95,11 +89,7 @@ class SecondVerifier:
         """The reward of each row; None where it has no verdict."""
         questions = [self._question(row) for row in rows]
         verdicts, failure = self._verdicts(questions)
-        if failure is not None and failure != self._failure:
-            left = f"{verdicts.count(None)} of {len(rows)} rows stay as they are"
-            _LOG.warning("second verifier %s: %s; %s", self._verifier.name, failure, left)
-        self._failure = failure
-        return [_reward(verdict) for verdict in verdicts]
+        return self._guard.rewards(verdicts, rows=len(rows), failure=failure)
 
     def check_gold(self, dataset: Any) -> None:
         """Raises ConfigError where the verifier needs gold answers, and the rows of a data set (dicts) have none.
@@ -132,12 +122,11 @@ class SecondVerifier:
         return {"prompt": row["prompt"], "response": row["response"], "answer": answer}
 
     def _verdicts(self, rows: Rows) -> tuple[list[Verdict], str | None]:
-        """The verdicts that came in time, and why others did not."""
-        none: list[Verdict] = [None] * len(rows)
+        """The verdicts that came in time, none where the call failed as a whole, and why others did not come."""
         if self._verifier.needs_gold and all(row["answer"] is None for row in rows):
-            return none, self._no_gold()
+            return [], self._no_gold()
         if self._thread is not None and self._thread.is_alive():
-            return none, "an earlier call has not ended"
+            return [], "an earlier call has not ended"
         # Also for one that ends by itself: the engine may run an event loop in this thread.
         outcomes: queue.Queue[list[Verdict] | BaseException] = queue.Queue()
         self._thread = threading.Thread(target=lambda: outcomes.put(self._outcome(rows)), daemon=True)
@@ -147,11 +136,11 @@ class SecondVerifier:
         except queue.Empty:
             outcome = TimeoutError()
         if isinstance(outcome, TimeoutError) and not str(outcome):
-            return none, f"no verdicts within {self._seconds:g} s"
+            return [], f"no verdicts within {self._seconds:g} s"
         if isinstance(outcome, UnfinishedError):
-            return outcome.verdicts, one_line(outcome)
+            return outcome.verdicts, str(outcome)
         if isinstance(outcome, BaseException):
-            return none, f"{type(outcome).__name__}: {one_line(outcome)}"
+            return [], f"{type(outcome).__name__}: {outcome}"
         return outcome, None
 
     def _outcome(self, rows: Rows) -> list[Verdict] | BaseException:
@@ -165,13 +154,6 @@ class SecondVerifier:
 def _answer_of_solution(text: str) -> str:
     """What stands in the box of a whole solution, or behind GSM8K's mark; else the text, which is the answer itself."""
     return boxed_answer(text) or text.rpartition("####")[2].strip()
-
-
-def _reward(verdict: Verdict) -> float | None:
-    """The verdict as a reward; None for none, and for what is no finite number or too large for a reward."""
-    if verdict is None or math.isnan(verdict) or abs(verdict) > _LARGEST:
-        return None
-    return float(verdict)
 
 
 def verifier_of_settings(

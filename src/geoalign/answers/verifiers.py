@@ -200,14 +200,19 @@ def read_verdict(text: str | bytes) -> Verdict:
     """
     try:
         row = parse_json(text)
-        name = "correct" if "correct" in row else "reward"
-        value = row[name]
-    except (ValueError, TypeError, LookupError):
-        name, value = "", ""
-    if value is None or (name == "correct" and isinstance(value, bool)):
-        return value
-    if name == "reward" and isinstance(value, (int, float)) and -1e300 < value < 1e300:
-        return float(value)
+    except ValueError:
+        row = None
+    if isinstance(row, dict):
+        if "correct" in row:
+            correct = row["correct"]
+            if correct is None or isinstance(correct, bool):
+                return correct
+        elif "reward" in row:
+            reward = row["reward"]
+            if reward is None:
+                return None
+            if isinstance(reward, (int, float)) and -1e300 < reward < 1e300:
+                return float(reward)
     raise ValueError(f'{quote(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from geoalign.audit.several_verifiers.judged_rows import further_verdicts
 from geoalign.audit.verdicts import why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
-from geoalign.dumps.checks_csv import BY, NOTE, ChecksFile, has_labels, is_right, read_checks, write_checks
+from geoalign.dumps.checks_csv import BY, NOTE, CheckedRow, ChecksFile, has_labels, is_right, read_checks, write_checks
 from geoalign.dumps.flagged_csv import LABEL, ROW
 from geoalign.dumps.labelled_cells import check_is_of
 from geoalign.dumps.row_names import row_name
@@ -58,12 +58,9 @@ class Checks:
         self._judge = None
         if request.check_with not in (None, GOLD):
             self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")
-        size = self._wanted
-        self.seed = config.seed
-        if self._given is not None:
-            size = max(size, *self._given.rows)
-            self.seed = self._given.seed
-        self._sample = UniformSample(size, self.seed)
+        self.seed = config.seed if self._given is None else self._given.seed
+        # Given rows are numbered from 1 in the order of drawing: the sample reaches up to the last of them.
+        self._sample = UniformSample(max([self._wanted, *self._given_rows]), self.seed)
         self._are_verdicts = False
         self.known: pandas.Series | None = None
         self._low = math.nan
@@ -72,6 +69,11 @@ class Checks:
 
     def _is_asked(self) -> bool:
         return self._wanted > 0 or self._given is not None
+
+    @property
+    def _given_rows(self) -> Mapping[int, CheckedRow]:
+        """The rows of the given checks by their place in the order of drawing, from 1; none without a file."""
+        return {} if self._given is None else self._given.rows
 
     def begin(self, rewards: Sequence[float]) -> None:
         """Takes the rewards of all files, before the first is curated.
@@ -90,10 +92,9 @@ class Checks:
             raise ConfigError(f"{option}: expected two rewards, those of right and of wrong responses. {reason}")
         self._low = min(values)
         self._high = max(values)
-        if self._given is not None:
-            for row in self._given.rows.values():
-                if row.label is not None:
-                    is_right(row.label, self._low, self._high, row.place)
+        for row in self._given_rows.values():
+            if row.label is not None:
+                is_right(row.label, self._low, self._high, row.place)
 
     def add(self, rows: pandas.DataFrame) -> None:
         """Takes the rows of a file, in the order of the files; those with a reward may be drawn."""
@@ -163,10 +164,8 @@ class Checks:
     def _given_truths(self, drawn: pandas.DataFrame) -> list[Truth]:
         """What the given checks say of each row that was drawn; InputError where they are of other rows."""
         truths: list[Truth] = [None] * len(drawn)
-        if self._given is None:
-            return truths
         keys = list(drawn[list(ROW)].itertuples(index=False, name=None))
-        for draw, row in self._given.rows.items():
+        for draw, row in self._given_rows.items():
             key = keys[draw - 1]
             rollout = row_name(Path(drawn["file"].iloc[draw - 1]), key[1])
             if row.rollout != key:
@@ -182,7 +181,7 @@ class Checks:
     def _given_labellers(self, count: int) -> list[str]:
         """Who labelled each row that was drawn, by the given checks."""
         labellers = [PERSON] * count
-        for draw, row in ({} if self._given is None else self._given.rows).items():
+        for draw, row in self._given_rows.items():
             labellers[draw - 1] = row.cells.get(BY) or PERSON
         return labellers
 
@@ -217,7 +216,7 @@ class Checks:
         rewards = {True: f"{self._high:g}", False: f"{self._low:g}", None: None}
         labels = [rewards[truth] for truth in truths]
         notes: list[str | None] = [None] * len(drawn)
-        for draw, row in ({} if self._given is None else self._given.rows).items():
+        for draw, row in self._given_rows.items():
             notes[draw - 1] = row.cells.get(NOTE)
             if row.label is not None:
                 labels[draw - 1] = row.cells[LABEL]

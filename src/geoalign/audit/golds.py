@@ -16,6 +16,7 @@ import numpy as np
 import pandas
 
 from geoalign.answers import Equivalence, answers_by_class
+from geoalign.audit.several_verifiers.judged_rows import verdict_columns
 from geoalign.dumps.field_names import IDS, PROBLEM_IDS
 from geoalign.noise.gold_answers import AnswerCounts, chance_of_wrong_gold
 
@@ -30,8 +31,6 @@ SUSPICIOUS = 0.5
 LEAST_ACCEPTED = 0.6
 # Prompts that summary.json lists.
 LISTED = 100
-# Columns of other verifiers' verdicts begin so.
-VERDICT = "verdict."
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,8 @@ class GoldAnswers:
             "reward": accepted,
         })  # fmt: skip
         table["reward"] = table["reward"].mask(rows["reward"].isna())
-        for column in rows.columns:
-            if column.startswith(VERDICT):
-                table[column.removeprefix(VERDICT)] = rows[column].astype(float)
+        for name, numbers in verdict_columns(rows).items():
+            table[name] = numbers.astype(float)
         if rows["correct"].notna().any():
             table["correct"] = rows["correct"].astype(float)
         return table

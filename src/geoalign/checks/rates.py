@@ -150,8 +150,16 @@ def _rate(
         if explained >= LEAST_EXPLAINED:
             estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, weight=weight, level=level)
             return CheckedRate(estimate, low, high, "prediction-powered", found, errors)
-    low, high = modified_wilson(errors, found, level=level)
-    return CheckedRate(errors / found if found else math.nan, low, high, "wilson", found, errors)
+    return rate_by_wilson(of_class, level=level)
+
+
+def rate_by_wilson(is_error: Bool[np.ndarray, " k"], *, level: float = 0.95) -> CheckedRate:
+    """The share of errors among the k checked rows of a class, with an interval that needs no prediction."""
+    errors = int(is_error.sum())
+    checked = len(is_error)
+    estimate = errors / checked if checked else math.nan
+    low, high = modified_wilson(errors, checked, level=level)
+    return CheckedRate(estimate, low, high, method="wilson", checked=checked, errors=errors)
 
 
 def _prediction_powered(

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.choosers import CHOOSERS, Candidates, RemainingError
-from geoalign.curators.curator import identity, tie_order
+from geoalign.curators.choosers import CHOOSERS, Candidates, ChooserName, GroupAnswer, RemainingError
+from geoalign.curators.curator import identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import PatientAsking, Question, ask, questions_about, responses_of
+from geoalign.curators.second_verifier import (
+    Question,
+    SecondVerifierGuard,
+    ask,
+    questions_about,
+    responses_of,
+    rows_to_ask_about,
+    trusted_rows,
+)
 from geoalign.errors import ConfigError
 from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -33,7 +42,7 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
-    choose: Literal["error", "informative", "majority", "negatives", "random", "care"] = setting(
+    choose: ChooserName = setting(
         default="error", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
     )
     enough: Share = setting(
@@ -53,7 +62,7 @@ class Hearing:
 
     Attributes:
         rollouts: the batch with the verdicts as trusted rewards.
-        asked_rows: [A] the rows that have a verdict.
+        answered_rows: [A] the rows that have a verdict.
         overturned: [A] where the verdict is another than the reward.
         drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
@@ -62,7 +71,7 @@ class Hearing:
     """
 
     rollouts: Rollouts
-    asked_rows: Int[Tensor, " a"]
+    answered_rows: Int[Tensor, " a"]
     overturned: Bool[Tensor, " a"]
     drawn_rows: list[int]
     trial: Curation
@@ -73,14 +82,16 @@ class Hearing:
         """The decision on the batch; asked rows have the trial's scores, and if they have one and are overturned, are
         anomalous."""
         scores = decided.scores.clone()
-        scores[self.asked_rows] = self.trial.scores[self.asked_rows].to(scores)
+        scores[self.answered_rows] = self.trial.scores[self.answered_rows].to(scores)
         anomalous = decided.anomalous.clone()
-        anomalous[self.asked_rows] = self.overturned & ~scores[self.asked_rows].isnan()
+        anomalous[self.answered_rows] = self.overturned & ~scores[self.answered_rows].isnan()
+        overturned = float(self.overturned.sum())
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
-            appeals=float(len(self.asked_rows)),
+            appeals=float(len(self.answered_rows)),
             appeals_asked=float(self.questions),
             appeals_unanswered=float(self.unanswered),
-            overturned=float(self.overturned.sum()),
+            overturned=overturned,
+            overturned_share=overturned / len(self.answered_rows) if len(self.answered_rows) else math.nan,
             anomalous=float(anomalous.sum()),
         )
 
@@ -102,7 +113,7 @@ class Appeals(Holder[AppealsConfig]):
     An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
     verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
 
-    In a training a second verifier that fails leaves its questions unanswered (`PatientAsking`).
+    In a training a second verifier that fails leaves its questions unanswered (`SecondVerifierGuard`).
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
@@ -143,7 +154,7 @@ class Appeals(Holder[AppealsConfig]):
         # How many rows of a batch are drawn at random.
         self._draws = round(self.config.random_share * self.config.budget)
         self._random_checks = RandomChecks(self.config.check_window)
-        self._patient = PatientAsking()
+        self._guard = SecondVerifierGuard()
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; the random rows, the chooser and the decision draw from `generator`, in this order.
@@ -153,16 +164,14 @@ class Appeals(Holder[AppealsConfig]):
         if not len(rollouts):
             return identity(rollouts)
         generator = self.drawing_from(generator)
-        patient = replace(rollouts, second_rewards=self._patient.of(rollouts.second_rewards))
-        hearing = self.hear(patient, generator=generator)
+        guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
+        hearing = self.hear(guarded, generator=generator)
         curation = hearing.onto(self._decision(hearing, generator, details=details))
         if not self._draws:
             return curation
-        verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
-        self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
-        alarms = curation.metrics.get("alarms", 0.0)
-        checked = self._random_checks.metrics(len(hearing.drawn_rows))
-        return curation.with_metrics(**{**checked, "alarms": alarms + checked["alarms"]})
+        checked = self._checked(rollouts, hearing)
+        alarms = curation.metrics.get("alarms", 0.0) + checked["alarms"]
+        return curation.with_metrics(**{**checked, "alarms": alarms})
 
     def hear(self, rollouts: Rollouts, *, generator: Generator | None = None) -> Hearing:
         """Tries and asks; the inner curator learns nothing of it, and no rate counts it.
@@ -180,32 +189,42 @@ class Appeals(Holder[AppealsConfig]):
             trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
         inquiry = Inquiry(rollouts)
         drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
-        inquiry.ask(_questions(drawn, rollouts, among=_rows_to_ask(rollouts)))
-        while inquiry.questions < self.config.budget:
-            candidates = self._candidates(inquiry.rollouts, trial.scores, closed=inquiry.rows_without_verdict)
-            in_order = self._chooser.next_rows(candidates, generator)
-            questions = _questions(in_order, rollouts, among=candidates.rows)
-            affordable = questions[: self.config.budget - inquiry.questions]
-            if not affordable:
-                break
-            inquiry.ask(affordable)
-            if not self._chooser.in_rounds:
-                break
-        asked_rows = torch.tensor(inquiry.rows, dtype=torch.long, device=rollouts.rewards.device)
-        answered = set(inquiry.rows)
+        inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)))
+        self._ask_about_chosen_rows(inquiry, trial.scores, generator)
+        answered_rows = torch.tensor(inquiry.answered_rows, dtype=torch.long, device=rollouts.rewards.device)
+        answered = set(inquiry.answered_rows)
         return Hearing(
             rollouts=inquiry.rollouts,
-            asked_rows=asked_rows,
-            overturned=inquiry.rollouts.rewards[asked_rows] != rollouts.rewards[asked_rows],
+            answered_rows=answered_rows,
+            overturned=inquiry.rollouts.rewards[answered_rows] != rollouts.rewards[answered_rows],
             drawn_rows=[row for row in drawn if row in answered],
             trial=trial,
             questions=inquiry.questions,
             unanswered=inquiry.unanswered,
         )
 
+    def _ask_about_chosen_rows(self, inquiry: Inquiry, scores: Float[Tensor, " b"], generator: Generator) -> None:
+        """Asks as the chooser says, in one round or in several, until the budget is used up or it names no row."""
+        while inquiry.questions < self.config.budget:
+            candidates = self._candidates(inquiry.rollouts, scores, unanswered_rows=inquiry.unanswered_rows)
+            in_order = self._chooser.next_rows(candidates, generator)
+            questions = questions_about(in_order, inquiry.rollouts, among=candidates.rows)
+            affordable = questions[: self.config.budget - inquiry.questions]
+            if not affordable:
+                break
+            inquiry.ask(affordable)
+            if not self._chooser.in_rounds:
+                break
+
+    def _checked(self, rollouts: Rollouts, hearing: Hearing) -> dict[str, float]:
+        """Counts the verdicts on drawn rows, and says what the random checks of the training tell so far."""
+        verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
+        self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
+        return self._random_checks.metrics(len(hearing.drawn_rows))
+
     def _decision(self, hearing: Hearing, generator: Generator, *, details: bool) -> Curation:
         """The inner curator's curation of the batch with its verdicts; the chooser learns from them."""
-        heard = self._candidates(hearing.rollouts, hearing.trial.scores, closed=set())
+        heard = self._candidates(hearing.rollouts, hearing.trial.scores, unanswered_rows=set())
         if self._inner_reads_trusted:
             self._chooser.learn(heard, generator)
             return self._inner.curate(hearing.rollouts, generator=generator, details=details)
@@ -215,10 +234,10 @@ class Appeals(Holder[AppealsConfig]):
         decided = self._inner.curate(settled, generator=generator, details=details)
         return replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source])
 
-    def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, closed: set[int]) -> Candidates:
-        """What the chooser sees; rows that are `closed` have been asked about in vain."""
+    def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, unanswered_rows: set[int]) -> Candidates:
+        """What the chooser sees; no more is asked about `unanswered_rows`, which were asked about in vain."""
         groups = rollouts.groups.tolist()
-        answers: list[tuple[int, Hashable]] = list(responses_of(rollouts))
+        answers: list[GroupAnswer] = list(responses_of(rollouts))
         answered = [False] * len(groups)
         if rollouts.answers is not None and "answers" in self.reads:
             for row, answer in enumerate(rollouts.answers):
@@ -229,8 +248,8 @@ class Appeals(Holder[AppealsConfig]):
         has_no_score = scores.isnan().tolist()
         rows = [
             row
-            for row in _rows_to_ask(rollouts)
-            if row not in closed and not (self._chooser.needs_scores and has_no_score[row])
+            for row in rows_to_ask_about(rollouts)
+            if row not in unanswered_rows and not (self._chooser.needs_scores and has_no_score[row])
         ]
         return Candidates(
             rollouts=rollouts,
@@ -238,7 +257,7 @@ class Appeals(Holder[AppealsConfig]):
             answers=answers,
             answered=answered,
             rewards=rollouts.rewards.cpu(),
-            trusted=_trusted(rollouts).cpu(),
+            trusted=trusted_rows(rollouts).cpu(),
             scores=scores,
             log_odds=self._inner.log_odds,
         )
@@ -249,16 +268,16 @@ class Inquiry:
 
     Attributes:
         rollouts: the batch with the verdicts so far, as rewards that are trusted.
-        rows: the rows that have a verdict.
-        rows_without_verdict: those that were asked about in vain.
+        answered_rows: the rows that have a verdict.
+        unanswered_rows: those that were asked about in vain.
         questions: how many distinct responses were asked about.
         unanswered: how many of them got no verdict.
     """
 
     def __init__(self, rollouts: Rollouts) -> None:
         self.rollouts = rollouts
-        self.rows: list[int] = []
-        self.rows_without_verdict: set[int] = set()
+        self.answered_rows: list[int] = []
+        self.unanswered_rows: set[int] = set()
         self.questions = 0
         self.unanswered = 0
 
@@ -268,39 +287,12 @@ class Inquiry:
         answers = ask(questions, self.rollouts.second_rewards)
         self.questions += len(questions)
         self.unanswered += answers.unanswered
-        self.rows += answers.rows
+        self.answered_rows += answers.rows
         asked_rows = {row for question in questions for row in question}
-        self.rows_without_verdict |= asked_rows.difference(answers.rows)
+        self.unanswered_rows |= asked_rows.difference(answers.rows)
         rewards = self.rollouts.rewards
         index = torch.tensor(answers.rows, dtype=torch.long, device=rewards.device)
         verdicts = torch.tensor(answers.verdicts, dtype=torch.float64).to(rewards)
-        trusted = _trusted(self.rollouts).clone()
+        trusted = trusted_rows(self.rollouts).clone()
         trusted[index] = True
         self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, verdicts), trusted=trusted)
-
-
-def _trusted(rollouts: Rollouts) -> Bool[Tensor, " b"]:
-    if rollouts.trusted is None:
-        return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
-    return rollouts.trusted
-
-
-def _rows_to_ask(rollouts: Rollouts) -> list[int]:
-    """The rows that have a reward and are not trusted, in an order that does not depend on the batch's."""
-    may_ask = ~(rollouts.rewards.isnan() | _trusted(rollouts)).cpu()
-    in_order = tie_order(rollouts)
-    return in_order[may_ask[in_order]].tolist()
-
-
-def _questions(rows: Sequence[int], rollouts: Rollouts, *, among: Sequence[int]) -> list[Question]:
-    """The questions that these rows, in their order, come to.
-
-    Each has the row that is asked about, and then the rows `among` those that may be asked about which hold the same
-    response of the group.
-    """
-    responses = responses_of(rollouts)
-    first_of: dict[tuple[int, int], int] = {}
-    for row in rows:
-        first_of.setdefault(responses[row], row)
-    others = [row for row in among if responses[row] in first_of and row != first_of[responses[row]]]
-    return questions_about([*first_of.values(), *others], rollouts)

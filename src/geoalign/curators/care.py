@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cache
@@ -78,6 +78,21 @@ def joined(prompts: list[Prompts]) -> Prompts:
     parts = {item.name: torch.cat([getattr(each, item.name) for each in prompts]) for item in fields(Prompts)}
     rows = torch.tensor([len(each.of) for each in prompts])
     return Prompts(**{**parts, "of": torch.arange(len(prompts)).repeat_interleave(rows)})
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What the probes say of the P prompts of a batch that have an answer.
+
+    Attributes:
+        groups: the group of each prompt, ascending.
+        gap: [P] the expected corrective gap.
+        trusts_vote: [P] whether the first probe trusts the most frequent answer.
+    """
+
+    groups: list[int]
+    gap: Float[Tensor, " p"]
+    trusts_vote: Bool[Tensor, " p"]
 
 
 class Probe(nn.Module):
@@ -191,23 +206,24 @@ class Care(Chooser):
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         self._shape: list[int] = []
         # The prompts of the batch under way, as judged before its first verdict.
-        self._judgement: tuple[list[int], Tensor, Tensor] | None = None
+        self._judgement: Judgement | None = None
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         """The next answer of the first prompt whose label is not known yet."""
         with full_precision(candidates.rollouts):
             self._begin(candidates, generator)
-            names, gap, trusted_vote = self._judged(candidates)
+            judgement = self._judged(candidates)
         right = candidates.verdicts()
         solved = candidates.solved_groups()
-        spokesman: dict[tuple[int, Hashable], int] = {}
-        for row in candidates.rows:
-            spokesman.setdefault(candidates.answers[row], row)
+        spokesman = candidates.spokesmen(candidates.rows)
         by_frequency = candidates.answers_by_frequency()
-        for place in (gap - 1e9 * trusted_vote).argsort(descending=True, stable=True).tolist():
-            if names[place] in solved:
+        # Prompts whose vote is trusted come last.
+        priority = judgement.gap - 1e9 * judgement.trusts_vote
+        for place in priority.argsort(descending=True, stable=True).tolist():
+            group = judgement.groups[place]
+            if group in solved:
                 continue
-            for answer in by_frequency.get(names[place], []):
+            for answer in by_frequency.get(group, []):
                 if answer not in right and answer in spokesman:
                     return [spokesman[answer]]
         return []
@@ -221,9 +237,9 @@ class Care(Chooser):
         self._begin(candidates, generator)
         self._judgement = None
         self._batches += 1
-        names, prompts = self._read(candidates)
+        groups, prompts = self._read(candidates)
         labelled = _labelled_groups(candidates)
-        now = [prompts.of_prompt(place) for place, name in enumerate(names) if name in labelled]
+        now = [prompts.of_prompt(place) for place, group in enumerate(groups) if group in labelled]
         losses: dict[str, Callable[[Prompts], Tensor]] = {"vote": self._vote_loss, "count": self._count_loss}
         for _ in range(_STEPS):
             for name, loss_of in losses.items():
@@ -241,13 +257,13 @@ class Care(Chooser):
     def settled(self, candidates: Candidates) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """Labels and trusted votes as rewards, and the weights of their prompts; see the class."""
         with full_precision(candidates.rollouts):
-            names, gap, trusted_vote = self._judged(candidates)
+            judgement = self._judged(candidates)
         labelled = _labelled_groups(candidates)
         right = candidates.verdicts()
         by_frequency = candidates.answers_by_frequency()
         rewards = torch.zeros_like(candidates.rewards)
         weights = torch.zeros_like(candidates.rewards)
-        place_of = {name: place for place, name in enumerate(names)}
+        place_of = {group: place for place, group in enumerate(judgement.groups)}
         for row, answer in enumerate(candidates.answers):
             group = answer[0]
             place = place_of.get(group)
@@ -256,9 +272,9 @@ class Care(Chooser):
             if group in labelled:
                 rewards[row] = float(right.get(answer, False))
                 weights[row] = 1.0
-            elif bool(trusted_vote[place]) and by_frequency[group][0] not in right:
+            elif bool(judgement.trusts_vote[place]) and by_frequency[group][0] not in right:
                 rewards[row] = float(answer == by_frequency[group][0])
-                weights[row] = gap[place].clamp(0, 1)
+                weights[row] = judgement.gap[place].clamp(0, 1)
         unscored = candidates.rewards.isnan()
         return rewards.masked_fill(unscored, torch.nan), weights.masked_fill(unscored, 0.0)
 
@@ -286,35 +302,26 @@ class Care(Chooser):
         assert self._probes is not None
         return self._probes[name]
 
-    def _judged(self, candidates: Candidates) -> tuple[list[int], Float[Tensor, " p"], Bool[Tensor, " p"]]:
-        """The prompts with an answer, the expected gap of each, and whether the first probe trusts its vote.
-
-        It is the same in all rounds of a batch.
-        """
+    def _judged(self, candidates: Candidates) -> Judgement:
+        """What the probes say of the batch: the same in all of its rounds."""
         if self._judgement is None:
             self._judgement = self._judge(candidates)
         return self._judgement
 
-    def _judge(self, candidates: Candidates) -> tuple[list[int], Float[Tensor, " p"], Bool[Tensor, " p"]]:
-        names, prompts = self._read(candidates)
-        if not names:
-            return [], torch.zeros(0, dtype=torch.float32), torch.zeros(0, dtype=torch.bool)
-        by_frequency = candidates.answers_by_frequency()
-        counts = Counter(candidates.answers)
-        sizes = Counter(group for group, _ in candidates.answers)
-        gaps = torch.zeros(prompts.possible.shape, dtype=torch.float32)
-        for place, name in enumerate(names):
-            voted = counts[by_frequency[name][0]]
-            for count in prompts.possible[place].nonzero()[:, 0].tolist():
-                gaps[place, count] = corrective_gap(sizes[name], voted, min(count, sizes[name] - voted))
-        vote, _ = self._probe("vote").eval()(prompts, rows=torch.ones(len(prompts.of), dtype=torch.bool))
+    def _judge(self, candidates: Candidates) -> Judgement:
+        groups, prompts = self._read(candidates)
+        if not groups:
+            gap = torch.zeros(0, dtype=torch.float32)
+            return Judgement(groups=[], gap=gap, trusts_vote=gap.bool())
         count_logits, _ = self._probe("count").eval()(prompts, rows=prompts.others)
-        expected = (count_logits.masked_fill(~prompts.possible, -1e9).softmax(dim=1) * gaps).sum(dim=1)
-        trusted_vote = torch.zeros(len(names), dtype=torch.bool)
+        probabilities = count_logits.masked_fill(~prompts.possible, -1e9).softmax(dim=1)
+        gaps = _gaps_by_count(candidates, groups, prompts.possible)
+        trusts_vote = torch.zeros(len(groups), dtype=torch.bool)
         if self._batches >= _WARM_UP:
-            upper = math.ceil(_TRUSTED_VOTES * len(names))
-            trusted_vote[(vote[:, 1] - vote[:, 0]).argsort(descending=True, stable=True)[:upper]] = True
-        return names, expected, trusted_vote
+            vote, _ = self._probe("vote").eval()(prompts, rows=torch.ones(len(prompts.of), dtype=torch.bool))
+            upper = math.ceil(_TRUSTED_VOTES * len(groups))
+            trusts_vote[(vote[:, 1] - vote[:, 0]).argsort(descending=True, stable=True)[:upper]] = True
+        return Judgement(groups=groups, gap=(probabilities * gaps).sum(dim=1), trusts_vote=trusts_vote)
 
     def _read(self, candidates: Candidates) -> tuple[list[int], Prompts]:
         """The groups that have an answer, by ascending id, and what the probes read of them."""
@@ -325,47 +332,42 @@ class Care(Chooser):
         if candidates.rollouts.lengths is not None:
             lengths = candidates.rollouts.lengths.cpu().float()
             lengths = lengths / lengths.max().clamp(min=1)
+        right = candidates.verdicts()
         by_frequency = candidates.answers_by_frequency()
-        names = sorted(by_frequency)
+        groups = sorted(by_frequency)
         in_order = candidates.rows_in_order()
         rows_of: dict[int, list[int]] = defaultdict(list)
         for row in in_order:
             rows_of[candidates.answers[row][0]].append(row)
         counts = Counter(candidates.answers[row] for row in in_order)
-        right = candidates.verdicts()
         read: list[Prompts] = []
-        for name in names:
-            rows = sorted(rows_of[name])
+        for group in groups:
+            rows = sorted(rows_of[group])
             states = hidden[rows].detach().cpu().float().reshape(len(rows), width)
-            answers = by_frequency[name]
-            vote = answers[0]
+            vote, *others = by_frequency[group]
             shares = torch.zeros(size, dtype=torch.float32)
-            for place, answer in enumerate(answers[:size]):
+            for place, answer in enumerate(by_frequency[group][:size]):
                 shares[place] = counts[answer] / len(rows)
             answered = sum(candidates.answered[row] for row in rows) / len(rows)
+            gives_other = [candidates.answered[row] and candidates.answers[row] != vote for row in rows]
             possible = torch.zeros(1, size + 1, dtype=torch.bool)
-            possible[0, 0] = True
-            right_count = 0
-            for answer in answers[1:]:
-                count = min(counts[answer], size)
-                possible[0, count] = True
-                if right.get(answer, False):
-                    right_count = count
-            others = [candidates.answered[row] and candidates.answers[row] != vote for row in rows]
+            possible[0, [0, *(min(counts[answer], size) for answer in others)]] = True
+            # Of several that the verifier accepts the rarest counts.
+            right_counts = [min(counts[answer], size) for answer in others if right.get(answer, False)]
             read.append(
                 Prompts(
                     prompt=torch.cat([torch.tensor([answered], dtype=torch.float32), states.mean(dim=0), shares])[None],
                     states=states,
                     lengths=lengths[rows],
                     of=torch.zeros(len(rows), dtype=torch.long),
-                    others=torch.tensor(others),
+                    others=torch.tensor(gives_other),
                     possible=possible,
                     vote_right=torch.tensor([int(right.get(vote, False))]),
-                    right_count=torch.tensor([right_count]),
+                    right_count=torch.tensor([right_counts[-1] if right_counts else 0]),
                     right=torch.tensor([int(right.get(candidates.answers[row], False)) for row in rows]),
                 )
             )
-        return names, joined(read) if read else _no_prompts(width, size)
+        return groups, joined(read) if read else _no_prompts(width, size)
 
     def _drawn(self, generator: Generator, *, by_count: bool) -> list[Prompts]:
         """Some of the earlier prompts at random; `by_count`: as many as may be of each count of right rows."""
@@ -422,6 +424,20 @@ class Care(Chooser):
             moments = {int(place): deepcopy(values) for place, values in state["moments"][name].items()}
             optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
         self._past = [Prompts(**prompt) for prompt in state["past"]]
+
+
+def _gaps_by_count(candidates: Candidates, groups: list[int], possible: Bool[Tensor, "p c"]) -> Float[Tensor, "p c"]:
+    """[P, C] the corrective gap of each prompt under each count of rows that give the right one of its other answers;
+    0 for counts that are not possible."""
+    by_frequency = candidates.answers_by_frequency()
+    counts = Counter(candidates.answers)
+    sizes = Counter(group for group, _ in candidates.answers)
+    gaps = torch.zeros(possible.shape, dtype=torch.float32)
+    for place, group in enumerate(groups):
+        voted = counts[by_frequency[group][0]]
+        for count in possible[place].nonzero()[:, 0].tolist():
+            gaps[place, count] = corrective_gap(sizes[group], voted, min(count, sizes[group] - voted))
+    return gaps
 
 
 def _labelled_groups(candidates: Candidates) -> set[int]:

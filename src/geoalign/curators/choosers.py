@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,9 @@ from torch import Generator, Tensor
 
 from geoalign.noise.rows import two_values
 from geoalign.types import Rollouts
+
+# A group, and an answer that its rows give.
+GroupAnswer = tuple[int, Hashable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +35,26 @@ class Candidates:
 
     rollouts: Rollouts
     rows: list[int]
-    answers: list[tuple[int, Hashable]]
+    answers: list[GroupAnswer]
     answered: list[bool]
     rewards: Float[Tensor, " b"]
     trusted: Tensor
     scores: Float[Tensor, " b"]
     log_odds: bool
 
-    def verdicts(self) -> dict[tuple[int, Hashable], bool]:
+    @property
+    def trusted_rows(self) -> list[int]:
+        """The rows whose reward is known to be right."""
+        return self.trusted.nonzero()[:, 0].tolist()
+
+    def spokesmen(self, rows: Iterable[int]) -> dict[GroupAnswer, int]:
+        """For each answer that these rows give the first of them, which is asked about for all."""
+        first: dict[GroupAnswer, int] = {}
+        for row in rows:
+            first.setdefault(self.answers[row], row)
+        return first
+
+    def verdicts(self) -> dict[GroupAnswer, bool]:
         """Whether an answer is right, of each that has a trusted row: its reward is the highest of the batch.
 
         Where all rewards of the batch are equal none is right.
@@ -49,8 +64,8 @@ class Candidates:
             return {}
         highest = float(scored.max())
         lowest = float(scored.min())
-        right: dict[tuple[int, Hashable], bool] = {}
-        for row in self.trusted.nonzero()[:, 0].tolist():
+        right: dict[GroupAnswer, bool] = {}
+        for row in self.trusted_rows:
             right[self.answers[row]] = highest > lowest and float(self.rewards[row]) == highest
         return right
 
@@ -58,23 +73,23 @@ class Candidates:
         """The groups of which a trusted row is right."""
         return {group for (group, _), right in self.verdicts().items() if right}
 
-    def answers_by_frequency(self) -> dict[int, list[tuple[int, Hashable]]]:
+    def answers_by_frequency(self) -> dict[int, list[GroupAnswer]]:
         """The answers of each group, the most frequent first; of equally frequent ones that of an earlier row first.
 
         Responses without an answer, and rows without a reward, count for none.
         """
-        counts: Counter[tuple[int, Hashable]] = Counter()
+        counts: Counter[GroupAnswer] = Counter()
         for row in self.rows_in_order():
             if self.answered[row]:
                 counts[self.answers[row]] += 1
-        by_group: dict[int, list[tuple[int, Hashable]]] = defaultdict(list)
+        by_group: dict[int, list[GroupAnswer]] = defaultdict(list)
         for answer, _ in counts.most_common():
             by_group[answer[0]].append(answer)
         return by_group
 
     def rows_in_order(self) -> list[int]:
         """The rows that may be asked about, and then those that are trusted."""
-        return [*self.rows, *self.trusted.nonzero()[:, 0].tolist()]
+        return [*self.rows, *self.trusted_rows]
 
 
 class Chooser:
@@ -109,9 +124,7 @@ class Chooser:
         """
         right = candidates.verdicts()
         solved = candidates.solved_groups()
-        value = {
-            candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted.nonzero()[:, 0].tolist()
-        }
+        value = {candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted_rows}
         rewards = candidates.rewards.clone()
         lowest = rewards[~rewards.isnan()].min() if len(right) else torch.nan
         for row, answer in enumerate(candidates.answers):
@@ -151,10 +164,8 @@ class Informative(Chooser):
             worth = worth.sigmoid() * (-worth).sigmoid() * n
         descending = worth[of_candidates].argsort(descending=True, stable=True)
         rows = of_candidates[descending].tolist()
-        # The row that speaks for each answer: a trusted one, else the most informative.
-        spokesman: dict[tuple[int, Hashable], int] = {}
-        for row in [*candidates.trusted.nonzero()[:, 0].tolist(), *rows]:
-            spokesman.setdefault(candidates.answers[row], row)
+        # A trusted row speaks for its answer, else the most informative one.
+        spokesman = candidates.spokesmen([*candidates.trusted_rows, *rows])
         first = [row for row in rows if spokesman[candidates.answers[row]] == row]
         others = [row for row in rows if spokesman[candidates.answers[row]] != row]
         return [*first, *others]
@@ -186,28 +197,31 @@ class RemainingError(Informative):
         verdicts = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
         if not candidates.log_odds or verdicts is None:
             return by_information
-        spokesman: dict[tuple[int, Hashable], int] = {}
-        for row in by_information:
-            spokesman.setdefault(candidates.answers[row], row)
         groups = open_answers(candidates, middle=sum(verdicts) / 2)
-        gains: list[tuple[float, int]] = []
-        for answers in groups:
-            for answer, gain in answers.checks():
-                gains.append((gain, spokesman[answer]))
-        gains.sort(key=lambda each: -each[0])
+        checks = [check for answers in groups for check in answers.checks()]
+        checks.sort(key=lambda check: -check[1])
         if self._enough:
-            left = sum(answers.error(set()) for answers in groups)
-            largest_left = self._enough * sum(answers.squared_norm() for answers in groups)
-            needed = []
-            for gain, row in gains:
-                if left <= largest_left:
-                    break
-                needed.append(row)
-                left -= gain
-            return needed
-        by_gain = [row for _, row in gains]
+            checks = self._needed(checks, groups)
+        spokesman = candidates.spokesmen(by_information)
+        by_gain = [spokesman[answer] for answer, _ in checks]
+        if self._enough:
+            return by_gain
         chosen = set(by_gain)
         return [*by_gain, *(row for row in by_information if row not in chosen)]
+
+    def _needed(
+        self, checks: list[tuple[GroupAnswer, float]], groups: list[OpenAnswers]
+    ) -> list[tuple[GroupAnswer, float]]:
+        """The first of these checks, each with what it takes from the error, after which little enough is left."""
+        left = sum(answers.error(set()) for answers in groups)
+        largest_left = self._enough * sum(answers.squared_norm() for answers in groups)
+        needed = []
+        for answer, gain in checks:
+            if left <= largest_left:
+                break
+            needed.append((answer, gain))
+            left -= gain
+        return needed
 
 
 @dataclass(frozen=True)
@@ -221,7 +235,7 @@ class OpenAnswers:
         rows: N.
     """
 
-    names: list[tuple[int, Hashable]]
+    names: list[GroupAnswer]
     right: list[float]
     odds: list[float]
     rows: int
@@ -245,7 +259,7 @@ class OpenAnswers:
         """The expected squared norm of the group's advantages: N where an answer is right that not all rows give."""
         return self.rows * sum(share for share, odds in zip(self.right, self.odds, strict=True) if odds > 0)
 
-    def checks(self) -> list[tuple[tuple[int, Hashable], float]]:
+    def checks(self) -> list[tuple[GroupAnswer, float]]:
         """The answers in the order in which to check them, each with what that takes from the error."""
         refuted: set[int] = set()
         before = self.error(refuted)
@@ -263,7 +277,7 @@ def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
     """The groups whose right answer is not known, by ascending id; rewards above `middle` say "right"."""
     known = candidates.verdicts()
     solved = candidates.solved_groups()
-    chances: dict[tuple[int, Hashable], list[float]] = defaultdict(list)
+    chances: dict[GroupAnswer, list[float]] = defaultdict(list)
     wrong = candidates.scores.double().sigmoid()
     for row in candidates.rows:
         answer = candidates.answers[row]
@@ -272,7 +286,7 @@ def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
             chances[answer].append(1 - float(wrong[row]) if accepted else float(wrong[row]))
     counts = Counter(candidates.answers)
     sizes = Counter(group for group, _ in candidates.answers)
-    groups: dict[int, list[tuple[int, Hashable]]] = defaultdict(list)
+    groups: dict[int, list[GroupAnswer]] = defaultdict(list)
     for answer in chances:
         groups[answer[0]].append(answer)
     found = []
@@ -300,12 +314,10 @@ class MajorityAnswers(Chooser):
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         right = candidates.verdicts()
         solved = candidates.solved_groups()
-        spokesman: dict[tuple[int, Hashable], int] = {}
-        for row in candidates.rows:
-            spokesman.setdefault(candidates.answers[row], row)
+        spokesman = candidates.spokesmen(candidates.rows)
         counts = Counter(candidates.answers)
         sizes = Counter(group for group, _ in candidates.answers)
-        open_answers: list[tuple[int, Hashable]] = []
+        open_answers: list[GroupAnswer] = []
         for group, answers in candidates.answers_by_frequency().items():
             unknown = [answer for answer in answers if answer not in right and answer in spokesman]
             if group not in solved and unknown:
@@ -349,7 +361,8 @@ def _care() -> Chooser:
     return Care()
 
 
-CHOOSERS: dict[str, Callable[[], Chooser]] = {
+ChooserName = Literal["error", "informative", "majority", "negatives", "random", "care"]
+CHOOSERS: dict[ChooserName, Callable[[], Chooser]] = {
     "informative": Informative,
     "error": RemainingError,
     "majority": MajorityAnswers,
@@ -357,4 +370,4 @@ CHOOSERS: dict[str, Callable[[], Chooser]] = {
     "random": RandomRows,
     "care": _care,
 }
-"""What makes a chooser, by name: `Appeals(choose=...)`."""
+"""What makes a chooser, by name: `Appeals(choose=...)`. A further one stands here and in `ChooserName`."""

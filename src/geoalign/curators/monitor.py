@@ -18,7 +18,7 @@ from geoalign.curators.curator import Curator, identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.random_checks import CHECKED_RATES, RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import PatientAsking, ask, questions_about
+from geoalign.curators.second_verifier import SecondVerifierGuard, ask, open_rows, questions_about
 from geoalign.errors import ConfigError
 from geoalign.intervals import Interval
 from geoalign.method.bounds import false_negative_bounds, false_positive_bounds, judged_units, least_errors
@@ -96,7 +96,7 @@ class Monitor(Holder[MonitorConfig]):
         self._outside_for: dict[str, int] = {}
         self._batches = 0
         self._random_checks = RandomChecks(self.config.check_window)
-        self._patient = PatientAsking()
+        self._guard = SecondVerifierGuard()
         if self.config.checks:
             if any(isinstance(curator, Appeals) for curator in _all_within(self)):
                 raise ConfigError(
@@ -114,10 +114,7 @@ class Monitor(Holder[MonitorConfig]):
         if not len(rollouts):
             return identity(rollouts)
         self._batches += 1
-        open_rows = ~rollouts.rewards.isnan()
-        if rollouts.trusted is not None:
-            open_rows &= ~rollouts.trusted
-        share = float(watched.anomalous[open_rows].double().mean())
+        share = float(watched.anomalous[open_rows(rollouts)].double().mean())
         metrics = {**watched.metrics, "anomalous_share": share, **self._rates(rollouts)}
         alarms = watched.metrics.get("alarms", 0.0)
         if self.config.checks:
@@ -160,7 +157,8 @@ class Monitor(Holder[MonitorConfig]):
         """Has rows that are drawn at random judged, and says what the checks of the training tell so far."""
         assert rollouts.second_rewards is not None
         drawn = draw_rows(rollouts, self.config.checks, generator)
-        answers = ask(questions_about(drawn, rollouts), self._patient.of(rollouts.second_rewards))
+        questions = questions_about(drawn, rollouts, among=drawn)
+        answers = ask(questions, self._guard.of(rollouts.second_rewards))
         self._random_checks.add(rollouts, answers.rows, answers.verdicts)
         unanswered = float(answers.unanswered)
         return {**self._random_checks.metrics(len(answers.rows)), "appeals_unanswered": unanswered}

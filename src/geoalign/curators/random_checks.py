@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Generator
 
 from geoalign.checks.windows import WindowCounts, counted_checks, window_intervals
 from geoalign.curators.alarms import raise_alarm
-from geoalign.curators.curator import tie_order
+from geoalign.curators.choosers import shuffled
+from geoalign.curators.second_verifier import rows_to_ask_about
 from geoalign.intervals import Interval
 from geoalign.noise.rows import two_values
 from geoalign.types import Rollouts
@@ -23,15 +23,9 @@ _TITLES = ("The verifier accepts more wrong responses", "The verifier refuses mo
 def draw_rows(rollouts: Rollouts, count: int, generator: Generator) -> list[int]:
     """Up to `count` rows, uniformly without replacement among those with a reward that are not trusted.
 
-    The draw is over the rows as `tie_order` orders them, so that their order in the batch changes nothing.
+    The draw is over the rows as `rows_to_ask_about` orders them, so that their order in the batch changes nothing.
     """
-    may_check = ~rollouts.rewards.isnan().cpu()
-    if rollouts.trusted is not None:
-        may_check &= ~rollouts.trusted.cpu()
-    in_order = tie_order(rollouts)
-    in_order = in_order[may_check[in_order]]
-    drawn = torch.randperm(len(in_order), generator=generator)[:count]
-    return in_order[drawn].tolist()
+    return shuffled(rows_to_ask_about(rollouts), generator)[:count]
 
 
 class RandomChecks:

@@ -8,14 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from geoalign.curators.curator import tie_order
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
-from geoalign.text import quote
+from geoalign.text import one_line
 from geoalign.types import Rollouts, SecondRewards
 
 _LOG = logging.getLogger(__name__)
 # What only the user can put right, by another setting or another package: it stops a training.
 _STOPPING = (ConfigError, MissingExtraError, UnsupportedError)
+# Rewards are float32 numbers.
+_LARGEST = 3e38
 # The rows of a group that hold one response; the first of them is asked about.
 Question = list[int]
 
@@ -42,12 +49,39 @@ def responses_of(rollouts: Rollouts) -> list[tuple[int, int]]:
     return list(zip(groups, keys, strict=True))
 
 
-def questions_about(rows: Iterable[int], rollouts: Rollouts) -> list[Question]:
-    """A question for each response that these rows hold, in the order of the rows."""
+def trusted_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    """[B] whether a row is trusted; none is where the batch does not say."""
+    if rollouts.trusted is None:
+        return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
+    return rollouts.trusted
+
+
+def open_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    """[B] whether a row has a reward that may be wrong, as it is not trusted."""
+    return ~(rollouts.rewards.isnan() | trusted_rows(rollouts))
+
+
+def rows_to_ask_about(rollouts: Rollouts) -> list[int]:
+    """The rows with a reward that are not trusted, in an order that does not depend on the batch's (`tie_order`)."""
+    may_ask = open_rows(rollouts).cpu()
+    in_order = tie_order(rollouts)
+    return in_order[may_ask[in_order]].tolist()
+
+
+def questions_about(rows: Iterable[int], rollouts: Rollouts, *, among: Iterable[int]) -> list[Question]:
+    """A question for each response that these rows hold, in the order of the rows.
+
+    Args:
+        among: the rows for which a verdict holds if they have the same response as the one that is asked about.
+    """
     responses = responses_of(rollouts)
     questions: dict[tuple[int, int], Question] = {}
     for row in rows:
-        questions.setdefault(responses[row], []).append(row)
+        questions.setdefault(responses[row], [row])
+    for row in among:
+        question = questions.get(responses[row])
+        if question is not None and row != question[0]:
+            question.append(row)
     return list(questions.values())
 
 
@@ -72,18 +106,26 @@ def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Answers
     return Answers(rows, verdicts, unanswered)
 
 
-class PatientAsking:
-    """Makes a second verifier one whose failures leave questions unanswered, and says why, the first time.
+class SecondVerifierGuard:
+    """Makes a second verifier one that ends no training: what fails leaves its rows without a verdict.
 
-    A second verifier that raises, or hands back something else than a number or None for each row, does not stop the
-    training: what it did not answer has no verdict. Errors about a setting or a missing package do stop it.
+    A warning says why, once as long as the reason stays the same.
+
+    Args:
+        name: of the second verifier, for warnings.
     """
 
-    def __init__(self) -> None:
-        self._has_warned = False
+    def __init__(self, name: str = "") -> None:
+        self._title = f"second verifier {name}".rstrip()
+        # Why the last call failed; None: it did not.
+        self._failure: str | None = None
 
     def of(self, second_rewards: SecondRewards) -> SecondRewards:
-        """The second verifier, which now answers every question, if only by None."""
+        """The second verifier, which now answers every question, if only by None.
+
+        What it raises is a failure, and so is anything but a number or None for each row. Errors about a setting or a
+        missing package are raised all the same.
+        """
 
         def answer(rows: Sequence[int]) -> list[float | None]:
             try:
@@ -91,38 +133,60 @@ class PatientAsking:
             except _STOPPING:
                 raise
             except Exception as error:
-                self._warn(f"{type(error).__name__}: {error}")
-                return [None for _ in rows]
-            if len(given) != len(rows):
-                self._warn(f"it returned {len(given)} verdicts on {len(rows)} rows")
-                return [None for _ in rows]
-            return [self._number(verdict) for verdict in given]
+                return self.rewards([], rows=len(rows), failure=f"{type(error).__name__}: {error}")
+            return self.rewards(given, rows=len(rows))
 
         return answer
 
-    def _number(self, verdict: Any) -> float | None:
-        """A verdict as a number; None of what is none, is not finite, or is the verifier's own None."""
-        if verdict is None:
-            return None
-        try:
-            if isinstance(verdict, (str, bytes)):
-                raise TypeError("a text")
-            number = float(verdict)
-        except (TypeError, ValueError):
-            self._warn(f"expected a number or None as a verdict, got {quote(verdict)}")
-            return None
-        if math.isinf(number):
-            self._warn("expected a finite number as a verdict, got an infinite one")
-        return number if math.isfinite(number) else None
+    def rewards(self, given: Sequence[Any], *, rows: int, failure: str | None = None) -> list[float | None]:
+        """The reward of each row; None where there is no verdict. Warns of a failure.
 
-    def _warn(self, why: str) -> None:
-        if not self._has_warned:
+        Args:
+            given: what the second verifier said of each row; where it is of another length, of none.
+            failure: why it failed, if it did; it may have said something of some rows all the same.
+        """
+        if len(given) != rows:
+            failure = failure or f"it returned {len(given)} verdicts on {rows} rows"
+            given = [None] * rows
+        rewards: list[float | None] = []
+        for verdict in given:
+            try:
+                rewards.append(_reward(verdict))
+            except InputError as error:
+                rewards.append(None)
+                failure = failure or str(error)
+        if failure is not None and failure != self._failure:
             _LOG.warning(
-                "the second verifier failed, and training goes on without its verdicts: %s "
-                "(said once; the metric appeals_unanswered counts the questions without a verdict)",
-                quote(masked(why)),
+                "%s: %s; %d of %d rows stay as they are, and the training goes on",
+                self._title,
+                one_line(masked(failure)),
+                rewards.count(None),
+                rows,
             )
-        self._has_warned = True
+        self._failure = failure
+        return rewards
+
+
+def _reward(verdict: Any) -> float | None:
+    """A verdict as a reward; None for None and NaN.
+
+    Raises:
+        InputError: it is no number, or too large for a reward.
+    """
+    if verdict is None:
+        return None
+    try:
+        # A text is none, though `float` reads some.
+        number = None if isinstance(verdict, (str, bytes)) else float(verdict)
+    except Exception:
+        number = None
+    if number is None:
+        raise InputError(f"expected a number or None as a verdict, got {type(verdict).__name__}")
+    if math.isnan(number):
+        return None
+    if abs(number) > _LARGEST:
+        raise InputError(f"expected a verdict between {-_LARGEST:g} and {_LARGEST:g}, got {number:g}")
+    return number
 
 
 def _as_list(given: Any) -> list[Any]:

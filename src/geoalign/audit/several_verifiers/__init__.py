@@ -1,7 +1,7 @@
 """Several verifiers on the same rows: who accepts what, who contradicts whom, who errs how often, who is best.
 
     asking.py           lets each verifier judge, all rows or drawn ones
-    calls.py            the calls of one: what fails or takes too long (time_limit.py) is counted
+    calls.py            the calls of one: what fails or takes too long is counted
     judged_rows.py      the verdicts of all of them, the file's reward among them, as one table of 1, 0 and NaN
     agreement.py        how much each accepts, and on which rows two contradict each other
     rates.py            error rates: what the verdicts of one verifier prove, and what checked rows say of it

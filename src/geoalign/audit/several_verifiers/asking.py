@@ -12,7 +12,7 @@ from geoalign.audit import Verifiers
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.several_verifiers.calls import AskedVerifier
-from geoalign.audit.several_verifiers.judged_rows import REWARD, JudgedRows, judged_by_all
+from geoalign.audit.several_verifiers.judged_rows import REWARD, further_verdicts, judged_by_all
 from geoalign.audit.several_verifiers.summary import VerifierOutcome, verifier_summary
 from geoalign.dumps.formats.format import VERDICT
 from geoalign.errors import ConfigError
@@ -123,11 +123,11 @@ class SeveralVerifiers:
     def verdicts(self) -> pandas.DataFrame | None:
         """What `verdicts.parquet` holds: `index`, and a truth value or null for each verifier; None where none judged.
 
-        Numbers that are no verdicts are left out.
+        Verifiers whose numbers are no verdicts are left out; without any other there is no row.
         """
         if not self._parts:
             return None
-        accepted = self._judged_by_all(exclusive=True).accepted.drop(columns=REWARD, errors="ignore")
+        accepted = further_verdicts(self._table())
         columns = {name: accepted[name].map({1.0: True, 0.0: False}).astype(object) for name in accepted}
         frame = pandas.DataFrame({name: column.where(column.notna(), None) for name, column in columns.items()})
         return frame.rename_axis("index").reset_index()
@@ -156,12 +156,12 @@ class SeveralVerifiers:
                 failed=asked.failed,
                 first_failure=None if redact else asked.first_failure,
             )
-        judged = self._judged_by_all(exclusive=exclusive)
+        judged = judged_by_all(self._table(), exclusive=exclusive, drawn=self._drawn)
         return verifier_summary(judged, outcomes, seed=seed, checked=checked)
 
-    def _judged_by_all(self, *, exclusive: bool) -> JudgedRows:
-        table = pandas.concat(self._parts).sort_index()
-        return judged_by_all(table, exclusive=exclusive, drawn=self._drawn)
+    def _table(self) -> pandas.DataFrame:
+        """The rows of all steps, in the order of the output."""
+        return pandas.concat(self._parts).sort_index()
 
 
 def _check_names(verifiers: Sequence[NamedVerifier]) -> None:

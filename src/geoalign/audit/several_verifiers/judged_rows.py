@@ -62,14 +62,11 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection
         exclusive: whether at most one answer to a prompt is right.
         drawn: the verifiers that were asked about rows drawn at random alone.
     """
-    numbers_by_name = {REWARD: table["reward"]}
-    for column in table:
-        if str(column).startswith(VERDICT):
-            numbers_by_name[str(column).removeprefix(VERDICT)] = table[column]
+    numbers_by_name = {REWARD: table["reward"], **verdict_columns(table)}
     accepted = {}
     no_verdicts = {}
     for name, numbers in numbers_by_name.items():
-        reason = _why_no_verdicts(numbers)
+        reason = _why_left_out(numbers)
         if reason is None:
             accepted[name] = _as_accepted(numbers)
         else:
@@ -87,6 +84,11 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection
     )
 
 
+def verdict_columns(rows: pandas.DataFrame) -> dict[str, pandas.Series]:
+    """What each further verifier gave the rows, verdicts or scores, by its name: the columns `verdict.NAME`."""
+    return {str(name).removeprefix(VERDICT): rows[name] for name in rows if str(name).startswith(VERDICT)}
+
+
 def further_verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     """[N, K] what each further verifier says of the rows: 1, 0 or NaN, by its name. Numbers that are no verdicts are
     left out.
@@ -94,12 +96,14 @@ def further_verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     Args:
         rows: has a column `verdict.NAME` for each further verifier.
     """
-    columns = {str(name).removeprefix(VERDICT): rows[name] for name in rows if str(name).startswith(VERDICT)}
-    verdicts = {name: _as_accepted(numbers) for name, numbers in columns.items() if _why_no_verdicts(numbers) is None}
+    verdicts = {}
+    for name, numbers in verdict_columns(rows).items():
+        if _why_left_out(numbers) is None:
+            verdicts[name] = _as_accepted(numbers)
     return pandas.DataFrame(verdicts, index=rows.index)
 
 
-def _why_no_verdicts(numbers: pandas.Series) -> str | None:
+def _why_left_out(numbers: pandas.Series) -> str | None:
     """Why a verifier's numbers are no verdicts; None where they are."""
     values = sorted(numbers.dropna().unique().tolist())
     if not values:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas
 import torch
 from jaxtyping import Float
 
 from geoalign.audit.several_verifiers.judged_rows import JudgedRows
-from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates, modified_wilson
+from geoalign.checks.rates import CheckedRates, checked_rates, rate_by_wilson
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units
 
 
@@ -63,20 +61,11 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
 
 
 def _rates_of_labels(accepted: pandas.Series, right: pandas.Series) -> CheckedRates:
-    """Both error rates by the checked rows alone, with Wilson's intervals."""
+    """Both error rates by the checked rows alone."""
     return CheckedRates(
-        false_positive_rate=_rate_of_labels(accepted[~right]),
-        false_negative_rate=_rate_of_labels(~accepted[right]),
+        false_positive_rate=rate_by_wilson(accepted[~right].to_numpy()),
+        false_negative_rate=rate_by_wilson(~accepted[right].to_numpy()),
     )
-
-
-def _rate_of_labels(is_error: pandas.Series) -> CheckedRate:
-    """The share of errors among the checked rows of a class."""
-    errors = int(is_error.sum())
-    checked = len(is_error)
-    low, high = modified_wilson(errors, checked)
-    estimate = errors / checked if checked else math.nan
-    return CheckedRate(estimate, low, high, method="wilson", checked=checked, errors=errors)
 
 
 def _answer_shares(judged: JudgedRows) -> Float[np.ndarray, " n"]:

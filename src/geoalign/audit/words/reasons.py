@@ -152,7 +152,8 @@ class _Reasons:
 class _Prompt:
     """How often each answer to a prompt was given, rewarded and refused; None stands for no answer.
 
-    `spellings` has, of answers that were judged by their spelling, the verdicts on each spelling.
+    `spellings` has, of answers that were judged by their spelling, how often each spelling was rewarded and refused,
+    the most frequent one first.
     """
 
     given: Counter[str | None] = field(default_factory=Counter)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.audit.words.verifier import NOT_KNOWN, SAYS_NOTHING
+from geoalign.audit.words.verifier import NOT_KNOWN, range_in_words
 from geoalign.console.numbers import counted, percent
 from geoalign.text import enumerated, quote
 
@@ -107,6 +107,7 @@ def several_verifiers(summary: Summary) -> VerifierWords:
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """One verifier in the columns of `HEADS`."""
     agreement = entry["agrees_with_reward"]
     accepted = percent(entry["accepted"])
     rates = [_rate(entry, name) for name in _RATES]
@@ -121,24 +122,14 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
 
 def _rate(entry: Mapping[str, Any], name: str) -> str:
     """One rate in words: by checks where there are some, else what is proved."""
-    if entry["checks"]:
-        rate = entry["checks"][name]
-        low, high = percent(rate["low"]), percent(rate["high"])
-        if rate["low"] <= 0 and rate["high"] > SAYS_NOTHING:
-            return NOT_KNOWN
-        return f"{low} to {high}" if rate["estimate"] is None else f"{percent(rate['estimate'])} ({low} to {high})"
-    if not entry["bounds"]:
+    if not entry["checks"]:
+        bounds = (entry["bounds"] or {}).get(name, {})
+        return range_in_words(bounds.get("low"), bounds.get("high"))
+    rate = entry["checks"][name]
+    if range_in_words(rate["low"], rate["high"]) == NOT_KNOWN:
         return NOT_KNOWN
-    low, high = entry["bounds"][name]["low"], entry["bounds"][name]["high"]
-    if low is None or (low <= 0 and high > SAYS_NOTHING):
-        return NOT_KNOWN
-    if percent(low) == percent(high):
-        return percent(low)
-    if high >= 1:
-        return f"at least {percent(low)}"
-    if low <= 0:
-        return f"at most {percent(high)}"
-    return f"{percent(low)} to {percent(high)}"
+    ends = f"{percent(rate['low'])} to {percent(rate['high'])}"
+    return ends if rate["estimate"] is None else f"{percent(rate['estimate'])} ({ends})"
 
 
 def _failures(found: Mapping[str, Any]) -> list[str]:
@@ -180,6 +171,7 @@ def _same_verdicts(found: Mapping[str, Any]) -> list[str]:
 
 
 def _contradictions(pair: Mapping[str, Any]) -> Contradictions:
+    """How often two verifiers contradict each other, with two rows of either kind."""
     rows = [*pair["first_alone_rows"][:2], *pair["second_alone_rows"][:2]]
     return Contradictions(
         first=pair["first"],
@@ -191,9 +183,10 @@ def _contradictions(pair: Mapping[str, Any]) -> Contradictions:
 
 
 def _ranking(ranking: Mapping[str, Any]) -> str:
+    """The verifiers from the best to the worst in a sentence, or why they have no order."""
     if ranking["by"] is None:
         return "There is no ranking: that would need checked rows, or the model."
-    places = [_tied(names) for names in ranking["places"]]
+    places = [enumerated(names) for names in ranking["places"]]
     by = {
         "checks": "by checks (balanced accuracy; tied where intervals overlap)",
         "model": "as the model guesses (balanced accuracy; tied where it cannot tell)",
@@ -203,11 +196,8 @@ def _ranking(ranking: Mapping[str, Any]) -> str:
     return f"Ranking {by}: {'; then '.join(places)}."
 
 
-def _tied(names: Sequence[str]) -> str:
-    return enumerated(names) if len(names) > 1 else names[0]
-
-
 def _mode(mode: Mapping[str, Any], number: int, count: int) -> Mode:
+    """One explanation of the model, the `number`-th of `count`, the best first."""
     if count == 1:
         title = "A model's guess"
     elif number == 1:

@@ -140,23 +140,28 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     """One rate in words: a number, an estimate with its range, one end of the range, the range, or "not known"."""
     low = rate["low"]
     high = rate["high"]
-    estimate = rate["estimate"]
     by = _KNOWN_BY[rate["by"]]
-    if low is None or high is None or (low <= 0 and high > SAYS_NOTHING):
+    value = range_in_words(low, high)
+    if value == NOT_KNOWN:
         return Rate(name=_RATES[name], value=NOT_KNOWN, by="")
     ends = [percent(low), percent(high)]
-    if ends[0] == ends[1]:
-        value = ends[0]
-    elif by != "proved" and percent(estimate) not in ends:
-        # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
-        value = f"{percent(estimate)} ({ends[0]} to {ends[1]})"
-    elif high >= 1:
-        value = f"at least {ends[0]}"
-    elif low <= 0:
-        value = f"at most {ends[1]}"
-    else:
-        value = f"{ends[0]} to {ends[1]}"
+    # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
+    if by != "proved" and ends[0] != ends[1] and percent(rate["estimate"]) not in ends:
+        value = f"{percent(rate['estimate'])} ({ends[0]} to {ends[1]})"
     return Rate(name=_RATES[name], value=value, by=by)
+
+
+def range_in_words(low: float | None, high: float | None) -> str:
+    """A range of a rate: one number, the end that says something, both ends, or "not known"."""
+    if low is None or high is None or (low <= 0 and high > SAYS_NOTHING):
+        return NOT_KNOWN
+    if percent(low) == percent(high):
+        return percent(low)
+    if high >= 1:
+        return f"at least {percent(low)}"
+    if low <= 0:
+        return f"at most {percent(high)}"
+    return f"{percent(low)} to {percent(high)}"
 
 
 def _why_not_known(found: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel docs docs-serve clean
+.PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel release docs docs-serve clean
 .PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
 
 help: ## What each target does
@@ -78,7 +78,7 @@ $(VENV)/.docs: $(PINS) | $(VENV)/.dev
 	touch $@
 
 # The theme's authors announce another program at every build. (With --quiet, MkDocs would count no warning.)
-docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+docs docs-serve release: export NO_MKDOCS_2_WARNING := 1
 
 docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning is an error
 	$(BIN)/python -m mkdocs build --strict
@@ -184,16 +184,23 @@ example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a re
 	$(BIN)/geoalign audit recipes/rollouts/substring_reward.jsonl --model runs/models/smollm2-135m \
 		--set hidden_position=mean --set curator.least_slope=1 --set dtype=float32 --output runs/example --overwrite
 
-# The wheel, installed where nothing else is: what it needs must be what it says it needs.
-wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, import it
-	rm -rf dist $(ENGINES)/wheel
-	$(BIN)/python -m build --wheel --outdir dist
-	$(PYTHON) -m venv $(ENGINES)/wheel
-	$(ENGINES)/wheel/bin/python $(INSTALL) dist/*.whl
-	cd $(ENGINES) && wheel/bin/python -c "import geoalign; [getattr(geoalign, name) for name in geoalign.__all__]"
-	cd $(ENGINES) && wheel/bin/python -c "import geoalign; geoalign.check_curator(geoalign.Denoise)"
-	$(ENGINES)/wheel/bin/python $(INSTALL) "$$(echo dist/*.whl)[cli]"
-	$(ENGINES)/wheel/bin/geoalign --version
+# Where dist/ holds a release, it stays: these packages are of the working tree.
+wheel: $(VENV)/.dev ## Build the packages of the working tree, and try the wheel in empty environments, with pins
+	rm -rf build/packages
+	$(BIN)/python -m build --outdir build/packages
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m tools.installed build/packages/*.whl $(PYTHON)
+
+# Which commit, and the Pythons whose empty environments try the wheel; those that are not on the machine are named.
+REF ?= HEAD
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+
+release: $(VENV)/.docs $(ENGINES)/release/.ready ## Packages and site of a commit into dist/, all checked; uploads and tags nothing
+	$(ENGINES)/release/bin/python -m tools.release --ref $(REF) --pages $(BIN)/python $(PYTHONS:%=--python %) --output dist
+
+$(ENGINES)/release/.ready: constraints/release.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) --constraint constraints/release.txt build twine
+	touch $@
 
 clean: ## Remove the environments and caches, never the runs
 	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build site

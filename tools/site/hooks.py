@@ -8,6 +8,7 @@ file to file, and are turned here into links from page to page.
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -74,9 +75,18 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Warns of every page that would fetch something from a network."""
-    for name, address in files_that_fetch(Path(config.site_dir)):
+    """Puts the licence of the theme beside its scripts, and warns of every page that would fetch something."""
+    site = Path(config.site_dir)
+    (site / "assets" / "LICENSE.mkdocs-material.txt").write_text(_licence("mkdocs-material"), encoding="utf-8")
+    for name, address in files_that_fetch(site):
         _LOG.warning(f"{name} fetches {address}: the site has to work without a network")
+
+
+def _licence(package: str) -> str:
+    """The text of the licence that an installed package brings."""
+    files = metadata.files(package) or []
+    licence = next(file for file in files if file.match("*.dist-info/licenses/LICENSE"))
+    return licence.read_text(encoding="utf-8")
 
 
 def _places(files: Files) -> dict[str, str]:

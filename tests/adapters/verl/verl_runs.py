@@ -138,6 +138,8 @@ OTHERS = {
         EVERY_METRIC,
         "+geoalign.curator={type:appeals,budget:6,curator:{type:denoise,geometry:none,level:0.01}}",
         "+geoalign.second_verifier=reward:second",
+        # One call a batch.
+        "+geoalign.curator.random_share=0",
         *TWO_STEPS,
     ],
     "colocated": [

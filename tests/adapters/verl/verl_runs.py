@@ -136,10 +136,9 @@ OTHERS = {
         *REFERENCE,
         "trainer.v1.trainer_mode=geoalign_sync",
         EVERY_METRIC,
-        "+geoalign.curator={type:appeals,budget:6,curator:{type:denoise,geometry:none,level:0.01}}",
+        # Without random rows the second verifier has one call a batch.
+        "+geoalign.curator={type:appeals,budget:6,random_share:0,curator:{type:denoise,geometry:none,level:0.01}}",
         "+geoalign.second_verifier=reward:second",
-        # One call a batch.
-        "+geoalign.curator.random_share=0",
         *TWO_STEPS,
     ],
     "colocated": [

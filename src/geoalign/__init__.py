@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from geoalign.curators.baselines.subsets import PODS as PODS
     from geoalign.curators.baselines.subsets import PFPPOBestRandom as PFPPOBestRandom
     from geoalign.curators.baselines.subsets import PFPPOBestWorst as PFPPOBestWorst
+    from geoalign.curators.baselines.subsets import VarianceFilter as VarianceFilter
     from geoalign.curators.chain import Chain as Chain
     from geoalign.curators.curator import Curator as Curator
     from geoalign.curators.curator import identity as identity

@@ -1,6 +1,7 @@
 """The baselines: values that their own source gives, on three groups of eight rewards."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from geoalign import Rollouts, group_advantages
 from geoalign.curators.baselines.reshaped_advantages import MCGRPO, SGRPO, QuantileBaseline
 from geoalign.curators.baselines.reshaped_rewards import PAR
 from geoalign.curators.baselines.seed_grpo import SeedGRPO, cosine_clusters
-from geoalign.curators.baselines.subsets import CPPO, PODS, PFPPOBestRandom, PFPPOBestWorst
+from geoalign.curators.baselines.subsets import CPPO, PODS, PFPPOBestRandom, PFPPOBestWorst, VarianceFilter
 from geoalign.errors import ConfigError, InputError
 
 
@@ -100,6 +101,36 @@ def test_pods_bounds():
         PODS(m=9).curate(group(RC))
     with pytest.raises(ConfigError, match="greater than or equal to 2"):
         PODS(m=1)
+
+
+# Standard deviations: group 0 has 0.577, group 1 0.5, group 2 has 0, group 3 has 0.0577; together 1.135.
+FOUR_GROUPS = Rollouts(
+    rewards=torch.tensor([0.0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0.5, 0.6, 0.5, 0.6]),
+    groups=torch.arange(4).repeat_interleave(4),
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        ({}, [0, 1]),
+        ({"keep": 1.0}, [0, 1, 3]),
+        ({"keep": 0.5}, [0]),
+        ({"keep": 0.52, "slack": 0.0}, [0, 1]),
+        ({"slack": 2.0}, []),
+    ],
+)
+def test_variance_filter_keeps_the_groups_whose_rewards_differ_most(settings, groups):
+    curation = VarianceFilter(**settings).curate(FOUR_GROUPS)
+    assert sorted(curation.source.tolist()) == [4 * group + row for group in groups for row in range(4)]
+    assert curation.metrics["groups_left_out"] == 4 - len(groups)
+
+
+def test_variance_filter_leaves_out_rows_without_a_reward():
+    rewards = FOUR_GROUPS.rewards.clone()
+    rewards[1] = math.nan
+    curation = VarianceFilter().curate(replace(FOUR_GROUPS, rewards=rewards))
+    assert sorted(curation.source.tolist()) == [0, 2, 3, 4, 5, 6, 7]
 
 
 def test_pods_leaves_out_rows_without_a_reward():

@@ -29,6 +29,7 @@ BUILT_IN = {
     "pf_ppo_bw": "geoalign.curators.baselines.subsets:PFPPOBestWorst",
     "par": "geoalign.curators.baselines.reshaped_rewards:PAR",
     "pods": "geoalign.curators.baselines.subsets:PODS",
+    "variance_filter": "geoalign.curators.baselines.subsets:VarianceFilter",
     "seed_grpo": "geoalign.curators.baselines.seed_grpo:SeedGRPO",
     "s_grpo": "geoalign.curators.baselines.reshaped_advantages:SGRPO",
     "cppo": "geoalign.curators.baselines.subsets:CPPO",

@@ -1,18 +1,19 @@
-"""Baselines that train on a subset of each group, by rewards or advantage, or on rows drawn from it."""
+"""Baselines that train on some of the groups or of their rows, or on rows drawn from them."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Generator, Tensor
 
 from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half_of_group, subset, with_rows
 from geoalign.errors import InputError
-from geoalign.settings import Several, Share, setting, settings
+from geoalign.settings import PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -124,6 +125,63 @@ class CPPO(Subset[CPPOConfig]):
         # Half a millionth of a row: 10 * (1 - 0.9) must not fall to 0 by rounding.
         count = max(1, math.floor(len(group.rows) * (1 - self.config.pruning_rate) + 5e-7))
         return advantages.abs().argsort(descending=True, stable=True)[:count]
+
+
+@settings
+class VarianceFilterConfig:
+    type: ClassVar[str] = "variance_filter"
+
+    keep: PositiveShare = setting(
+        default=0.9, help="Share of the summed deviations of rewards that the kept groups must reach."
+    )
+    slack: Annotated[float, Field(ge=0)] = setting(
+        default=0.01, help="By how much less than that share is enough, in units of the reward."
+    )
+
+
+class VarianceFilter(Baseline[VarianceFilterConfig]):
+    """Filtering by reward variance (RAGEN-2, arXiv 2604.06268): leaves out the groups whose rewards hardly differ.
+
+    Groups are taken by descending standard deviation of their rewards, until the sum of their deviations reaches
+    `keep` times that of all groups, less `slack`. These are kept whole, but for rows without a reward. So a group of
+    equal rewards is always left out, and so is one with a single reward. This is the linear top-p rule of the
+    authors' code with the values that its guide recommends; the paper calls the score a variance, and the code takes
+    the deviation. Of equal deviations the group with the smaller id is taken first.
+
+    It acts before the advantage, which is computed within each group and so does not change. The loss is a mean over
+    what is left, as in the authors' default (`filter_loss_scaling: none`).
+
+    A batch in which no group has deviation left after `slack` is left out whole.
+    """
+
+    headline = ("groups_left_out",)
+    acts_on = ("rows",)
+    drops_rows = True
+    scores_rows = False
+
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
+        groups = groups_of(rollouts)
+        deviations = torch.tensor([_deviation(group) for group in groups], dtype=torch.float64)
+        enough = self.config.keep * float(deviations.sum()) - self.config.slack
+        chosen: set[int] = set()
+        reached = 0.0
+        for place in deviations.argsort(descending=True, stable=True).tolist():
+            deviation = float(deviations[place])
+            if reached >= enough or deviation == 0:
+                break
+            chosen.add(place)
+            reached += deviation
+        none = torch.zeros(0, dtype=torch.long)
+        kept = [group.rows if place in chosen else none for place, group in enumerate(groups)]
+        metrics = {"groups_left_out": float(len(groups) - len(chosen))}
+        return subset(rollouts, kept, metrics)
+
+
+def _deviation(group: Group) -> float:
+    """The standard deviation of the group's rewards, with one degree of freedom less; 0 where they are equal."""
+    if not group.varies:
+        return 0.0
+    return float(group.rewards.double().std())
 
 
 @settings

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from geoalign import Appeals, Curator, Denoise, Rollouts
-from geoalign.curators.care import corrective_gap
+from geoalign.curators.care.chooser import corrective_gap
 from geoalign.curators.choosers import OpenAnswers
 from geoalign.curators.curator import identity
 from geoalign.errors import ConfigError
@@ -143,6 +143,12 @@ def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone()
     assert curation.rewards.tolist()[labelled] == TRUE[labelled]
     # The verifier's other verdicts are ignored: prompts without a label have no weight.
     assert [row for row in range(12) if curation.weights[row] > 0] == list(range(12))[labelled]
+
+
+@pytest.mark.parametrize("choose", ["care", "majority", "negatives", "random"])
+def test_a_chooser_that_is_never_asked_leaves_the_verdicts_of_drawn_rows(choose):
+    curation = Appeals(random_share=1.0, choose=choose, curator="grpo", budget=12).curate(batch([]))
+    assert curation.rewards.tolist() == TRUE
 
 
 def test_a_chooser_without_scores_works_in_front_of_denoise():

@@ -228,7 +228,7 @@ class Appeals(Holder[AppealsConfig]):
         if self._inner_reads_trusted:
             self._chooser.learn(heard, generator)
             return self._inner.curate(hearing.rollouts, generator=generator, details=details)
-        rewards, weights = self._chooser.settled(heard)
+        rewards, weights = self._chooser.settled(heard, generator)
         self._chooser.learn(heard, generator)
         settled = replace(hearing.rollouts, rewards=rewards.to(hearing.rollouts.rewards))
         decided = self._inner.curate(settled, generator=generator, details=details)

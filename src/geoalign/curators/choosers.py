@@ -116,7 +116,7 @@ class Chooser:
     def learn(self, candidates: Candidates, generator: Generator) -> None:
         """Learns from the verdicts of a batch, when the last is in; most have nothing to learn."""
 
-    def settled(self, candidates: Candidates) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+    def settled(self, candidates: Candidates, generator: Generator) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """[B] rewards, and [B] factors on the advantages, for an inner curator that reads no trusted rows.
 
         A verdict counts for all rows of the group with an equal answer; of a group in which one answer is found to be
@@ -356,7 +356,7 @@ def shuffled(rows: list[int], generator: Generator) -> list[int]:
 
 
 def _care() -> Chooser:
-    from geoalign.curators.care import Care
+    from geoalign.curators.care.chooser import Care
 
     return Care()
 

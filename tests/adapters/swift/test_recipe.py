@@ -5,6 +5,7 @@ import runpy
 import subprocess
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,6 +64,26 @@ def test_the_plug_in_file_takes_the_curator_that_is_named(monkeypatch):
     runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
     settings, curator, _ = installed_settings()
     assert (settings.curator, settings.hidden_position, curator) == (DenoiseConfig(), "mean", None)
+    assert (settings.log_metrics, settings.second_verifier) == ("all", None)
+    monkeypatch.setenv("CURATOR", "appeals")
+    monkeypatch.setenv("SECOND_VERIFIER", "mine:strict")
+    runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
+    settings, *_ = installed_settings()
+    assert (settings.curator.type, settings.second_verifier) == ("appeals", "mine:strict")
+
+
+@pytest.mark.engines
+@pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)")
+def test_ms_swift_has_the_deepspeed_settings_that_are_named(monkeypatch):
+    from swift.arguments import sft_args
+
+    line = words("model")
+    args = SimpleNamespace(deepspeed=line[line.index("--deepspeed") + 1], use_ray=False, callbacks=None)
+    args.zero_hpz_partition_size = args.deepspeed_autotp_size = None
+    monkeypatch.setattr(sft_args, "require_version", lambda name: None)  # DeepSpeed is not installed here
+    sft_args.SftArguments._init_deepspeed(args)
+    assert args.deepspeed["zero_optimization"]["stage"] == 2
+    assert args.deepspeed["zero_optimization"]["offload_optimizer"]["device"] == "none"
 
 
 @pytest.mark.engines

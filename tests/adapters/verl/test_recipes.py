@@ -2,19 +2,41 @@
 
 import os
 import subprocess
+import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from geoalign.adapters.settings import StateSettings, read_section
-from geoalign.adapters.verl.refusals import check_config
+from geoalign.adapters.verl.check import checked_session
+from geoalign.adapters.verl.refusals import check_mode
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
 RECIPES = {"verl_dapo_math.sh": "math_1.7b/geoalign.yaml", "verl_hh_rlhf.sh": "hh_4b/geoalign.yaml"}
+
+
+# What configs/full/commands.md appends to the mathematics script: for another curator, another model and one GPU.
+COMMANDS = {
+    "the paper": ("", []),
+    "denoise": ("denoise", []),
+    "five metrics": ("denoise", ["geoalign.log_metrics=headline"]),
+    "appeals": ("appeals", ["+geoalign.second_verifier=mine:strict"]),
+    "monitor": ("monitor", []),
+    "Qwen3-4B": ("denoise", ["data.train_batch_size=48", "actor_rollout_ref.actor.ppo_mini_batch_size=48"]),
+    "one GPU": (
+        "denoise",
+        [
+            "trainer.n_gpus_per_node=1",
+            "data.train_batch_size=12",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=12",
+        ],
+    ),
+}
 
 
 def overrides(recipe, **variables):
@@ -91,7 +113,17 @@ def test_another_curator_by_name_trains_the_same_under_a_name_of_its_own():
     assert (ours.curator, ours.hidden_position) == (DenoiseConfig(), "mean")
     assert ours.rollout_fields == {"answers": "answer"}
     added = {word for word in words if word not in papers and not word.startswith("+geoalign.")}
-    assert added == {"trainer.experiment_name=dapo_math_1.7b_denoise"}
+    folder = FULL.parents[1] / "runs" / "verl_dapo_math_1.7b_denoise"
+    dump = f"trainer.rollout_data_dir={folder / 'rollouts'}"
+    assert added == {"trainer.experiment_name=dapo_math_1.7b_denoise", dump}
+
+
+def composed(settings):
+    """verl's configuration, by hydra from its own files: an unknown key that is not added with + is an error there."""
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=settings)
 
 
 @pytest.mark.engines
@@ -99,20 +131,44 @@ def test_another_curator_by_name_trains_the_same_under_a_name_of_its_own():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_verl_knows_every_setting(recipe):
-    """Composed by hydra from verl's own configuration: an unknown key that is not added with + is an error there."""
-    from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
+    from verl.utils.tracking import Tracking
 
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=overrides(recipe))
+    config = composed(overrides(recipe))
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     plain = OmegaConf.to_container(config, resolve=True)
-    check_config(plain)
-    assert parse_settings(plain["geoalign"]).curator.min_scores == 2
+    assert set(plain["trainer"]["logger"]) <= set(Tracking.supported_backend)
     if recipe == "verl_dapo_math.sh":
         assert plain["data"]["apply_chat_template_kwargs"] == {"enable_thinking": False}
     assert plain["trainer"]["v1"]["trainer_mode"] == "geoalign_sync"
-    assert plain["trainer"]["use_v1"]
     assert plain["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "constant"  # verl's default
+
+
+@pytest.mark.engines
+@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_passes_verls_checks_and_ours(command, monkeypatch):
+    """On what verl checks only in a run, too: rows for every process, room for the longest row, whole vLLM engines."""
+    from omegaconf import OmegaConf
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(strict=lambda **rows: None))
+    curator, appended = COMMANDS[command]
+    config = composed([*overrides("verl_dapo_math.sh", CURATOR=curator), "trainer.nnodes=1", *appended])
+    validate_config(config, use_reference_policy=False, use_critic=False)
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    plain = OmegaConf.to_container(config, resolve=True)
+    check_mode(plain)
+    _, session, verifier = checked_session(plain)
+    assert session.curator.config.type == (curator or "geoalign")
+    assert (verifier is not None) == (curator == "appeals")
+    assert plain["geoalign"]["log_metrics"] == ("headline" if command == "five metrics" else "all")
+    data, actor, gpus = config.data, config.actor_rollout_ref.actor, config.trainer.n_gpus_per_node
+    assert gpus % rollout.tensor_model_parallel_size == 0
+    assert data.train_batch_size * rollout.n % gpus == 0
+    assert data.train_batch_size == actor.ppo_mini_batch_size
+    longest = data.max_prompt_length + data.max_response_length
+    assert min(actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu) >= longest

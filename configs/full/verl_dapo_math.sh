@@ -43,6 +43,7 @@ settings=(
   data.train_batch_size=96                 # prompts; x 16 = 1536 rollouts, one update on them
   data.max_prompt_length=8192              # the paper's 16384 is read as the total
   data.max_response_length=8192
+  data.filter_overlong_prompts=True        # a longer prompt would end the run
   data.shuffle=False                       # "processes the training data sequentially"
 
   actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-1.7B}"

@@ -130,10 +130,10 @@ def test_the_recipe_takes_a_curator_by_name(tmp_path, capsys):
 
 TRAININGS = {
     "denoise": [],
-    "geoalign": "--curator geoalign --alpha 0.5 --min_scores 8 --projector".split(),
+    "geoalign": ["--curator", "geoalign", "--alpha", "0.5", "--min_scores", "8"],
     "appeals": ["--curator", '{"type": "appeals", "budget": 4}', "--second_verifier", "my_rewards:always"],
 }
-TRAININGS["geoalign"].append('{"hidden_dim": 16, "output_dim": 8, "steps": 5}')
+TRAININGS["geoalign"] += ["--projector", '{"hidden_dim": 16, "output_dim": 8, "steps": 5}']
 TRAININGS["appeals"] += ["--log_metrics", "all"]
 
 

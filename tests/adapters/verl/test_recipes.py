@@ -8,11 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from recipe import load
 
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.verl.check import checked_session
 from geoalign.adapters.verl.refusals import check_mode
 from geoalign.curators.denoise import DenoiseConfig
+from geoalign.lab.data.task import Problem
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
@@ -172,3 +174,26 @@ def test_each_command_passes_verls_checks_and_ours(command, monkeypatch):
     assert data.train_batch_size == actor.ppo_mini_batch_size
     longest = data.max_prompt_length + data.max_response_length
     assert min(actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu) >= longest
+
+
+@pytest.mark.engines
+@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)")
+@pytest.mark.filterwarnings("ignore")
+def test_verls_data_set_reads_the_rows_of_the_recipe(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    prompt = ({"role": "user", "content": "1+1?"},)
+    row = load("dapo_math").ROWS["verl"](Problem(id="p", prompt=prompt, answer="2"), 0, "dapo_math_17k")
+    parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
+    config = composed([*overrides("verl_dapo_math.sh", DATA=str(tmp_path)), f"+data.cache_dir={tmp_path}"])
+    words = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    (found,) = RLHFDataset(config.data.train_files, tokenizer, config.data)
+    assert found["raw_prompt"] == list(prompt)
+    # What verl hands to the reward function.
+    assert (found[config.data.reward_fn_key], found["reward_model"]["ground_truth"]) == ("dapo_math_17k", "2")

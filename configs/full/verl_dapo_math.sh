@@ -8,7 +8,7 @@
 # The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its
 # defaults. Qwen3-4B: MODEL=Qwen/Qwen3-4B, data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48 and a name of
 # its own (verl resumes what has the same): trainer.experiment_name=dapo_math_4b. Further settings of verl and +geoalign follow
-# as arguments, such as +geoalign.second_verifier=NAME with CURATOR=appeals; what is set here already takes no + then. commands.md
+# as arguments, such as +geoalign.second_verifier=NAME with CURATOR=appeals; what is set here already takes ++. commands.md
 # says where the log lies and how a run goes on.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -78,7 +78,7 @@ settings=(
   trainer.save_freq=20
   trainer.test_freq=10
   'trainer.logger=[console,tensorboard]'   # verl's default is W&B too, which wants a login
-  trainer.rollout_data_dir="$PWD/runs/verl_dapo_math_1.7b${CURATOR:+_$CURATOR}/rollouts"
+  'trainer.rollout_data_dir=${trainer.default_local_dir}/rollouts'
   trainer.project_name=geoalign
   trainer.experiment_name="dapo_math_1.7b${CURATOR:+_$CURATOR}"
 )

@@ -57,7 +57,7 @@ settings=(
   trainer.save_freq=20
   trainer.test_freq=8
   'trainer.logger=[console,tensorboard]'   # verl's default is W&B too, which wants a login
-  trainer.rollout_data_dir="$PWD/runs/verl_hh_rlhf_4b/rollouts"
+  'trainer.rollout_data_dir=${trainer.default_local_dir}/rollouts'
   trainer.project_name=geoalign
   trainer.experiment_name=hh_rlhf_4b
 )

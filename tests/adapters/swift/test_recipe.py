@@ -69,10 +69,10 @@ def test_the_plug_in_file_takes_the_curator_that_is_named(monkeypatch):
     assert (settings.curator, settings.hidden_position, curator) == (DenoiseConfig(), "mean", None)
     assert (settings.log_metrics, settings.second_verifier) == ("all", None)
     monkeypatch.setenv("CURATOR", "appeals")
-    monkeypatch.setenv("SECOND_VERIFIER", "mine:strict")
+    monkeypatch.setenv("SECOND_VERIFIER", "mine.py:strict")
     runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
     settings, *_ = installed_settings()
-    assert (settings.curator.type, settings.second_verifier) == ("appeals", "mine:strict")
+    assert (settings.curator.type, settings.second_verifier) == ("appeals", "mine.py:strict")
 
 
 @pytest.mark.engines

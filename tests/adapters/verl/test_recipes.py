@@ -2,10 +2,8 @@
 
 import os
 import subprocess
-import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from recipe import load
@@ -26,8 +24,8 @@ RECIPES = {"verl_dapo_math.sh": "math_1.7b/geoalign.yaml", "verl_hh_rlhf.sh": "h
 COMMANDS = {
     "the paper": ("", []),
     "denoise": ("denoise", []),
-    "five metrics": ("denoise", ["geoalign.log_metrics=headline"]),
-    "appeals": ("appeals", ["+geoalign.second_verifier=mine:strict"]),
+    "five metrics": ("denoise", ["++geoalign.log_metrics=headline"]),
+    "appeals": ("appeals", ["+geoalign.second_verifier=mine.py:strict"]),
     "monitor": ("monitor", []),
     "Qwen3-4B": ("denoise", ["data.train_batch_size=48", "actor_rollout_ref.actor.ppo_mini_batch_size=48"]),
     "one GPU": (
@@ -115,9 +113,7 @@ def test_another_curator_by_name_trains_the_same_under_a_name_of_its_own():
     assert (ours.curator, ours.hidden_position) == (DenoiseConfig(), "mean")
     assert ours.rollout_fields == {"answers": "answer"}
     added = {word for word in words if word not in papers and not word.startswith("+geoalign.")}
-    folder = FULL.parents[1] / "runs" / "verl_dapo_math_1.7b_denoise"
-    dump = f"trainer.rollout_data_dir={folder / 'rollouts'}"
-    assert added == {"trainer.experiment_name=dapo_math_1.7b_denoise", dump}
+    assert added == {"trainer.experiment_name=dapo_math_1.7b_denoise"}
 
 
 def composed(settings):
@@ -152,12 +148,13 @@ def test_verl_knows_every_setting(recipe):
 @pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_passes_verls_checks_and_ours(command, monkeypatch):
+def test_each_command_passes_verls_checks_and_ours(command, tmp_path, monkeypatch):
     """On what verl checks only in a run, too: rows for every process, room for the longest row, whole vLLM engines."""
     from omegaconf import OmegaConf
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(strict=lambda **rows: None))
+    (tmp_path / "mine.py").write_text("def strict(**rows): ...\n")
+    monkeypatch.chdir(tmp_path)
     curator, appended = COMMANDS[command]
     config = composed([*overrides("verl_dapo_math.sh", CURATOR=curator), "trainer.nnodes=1", *appended])
     validate_config(config, use_reference_policy=False, use_critic=False)
@@ -167,6 +164,7 @@ def test_each_command_passes_verls_checks_and_ours(command, monkeypatch):
     _, session, verifier = checked_session(plain)
     assert session.curator.config.type == (curator or "geoalign")
     assert (verifier is not None) == (curator == "appeals")
+    assert plain["trainer"]["rollout_data_dir"] == f"{plain['trainer']['default_local_dir']}/rollouts"
     assert plain["geoalign"]["log_metrics"] == ("headline" if command == "five metrics" else "all")
     data, actor, gpus = config.data, config.actor_rollout_ref.actor, config.trainer.n_gpus_per_node
     assert gpus % rollout.tensor_model_parallel_size == 0

@@ -1,6 +1,7 @@
 """The scorer `verified` and the curator for `swift rlhf --external_plugins` (configs/full/swift_dapo_math.sh).
 
-The curator is the paper's; the environment variable CURATOR names another, which has its default settings.
+The curator is the paper's; the environment variable CURATOR names another, which has its default settings, and
+SECOND_VERIFIER who checks a few responses for `appeals`.
 """
 
 import os
@@ -23,6 +24,13 @@ class Verified(ORM):
 orms["verified"] = Verified
 name = os.environ.get("CURATOR")
 if name:
-    install({"curator": {"type": name}, "hidden_position": "mean"})
+    install(
+        {
+            "curator": {"type": name},
+            "hidden_position": "mean",
+            "log_metrics": "all",
+            "second_verifier": os.environ.get("SECOND_VERIFIER") or None,
+        }
+    )
 else:
     install(Path(__file__).parents[1] / "configs" / "full" / "swift_dapo_math.yaml")

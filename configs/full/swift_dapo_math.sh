@@ -2,11 +2,14 @@
 # The paper's mathematics track on ms-swift (docs/swift.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the
 # values of configs/full/math_1.7b/geoalign.yaml, vLLM on the same GPUs. Once before, in an environment of its own:
 #
-#   pip install -e '.[swift,cli]' 'math-verify>=0.8,<0.10' 'vllm==0.23.*' 'deepspeed>=0.18.6'
+#   pip install -e '.[swift,cli]' 'math-verify>=0.8,<0.10' 'vllm==0.23.*' 'deepspeed>=0.18.6' \
+#     'transformers>=5.12'
 #   python recipes/dapo_math.py swift data/dapo_swift
 #
 # The curator is that of swift_dapo_math.yaml: GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the
-# same with that curator at its defaults (recipes/dapo_math_swift.py reads it). Further options of ms-swift follow as arguments.
+# same with that curator at its defaults, and SECOND_VERIFIER names who checks a few responses for CURATOR=appeals
+# (recipes/dapo_math_swift.py reads both). Further options of ms-swift follow as arguments. commands.md says where the log lies and
+# how a run goes on.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CURATOR="${CURATOR:-}"

@@ -6,7 +6,8 @@
 #   python recipes/dapo_math.py trl data/dapo_trl
 #
 # The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its
-# defaults. Further options of TRL and of the curator follow as arguments.
+# defaults. Further options of TRL and of the curator follow as arguments, such as --second_verifier NAME with CURATOR=appeals.
+# commands.md says where the log lies and how a run goes on.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 CURATOR="${CURATOR:-}"
@@ -24,6 +25,7 @@ else
 fi
 settings=(
   "${curator[@]}"
+  --log_metrics all                        # of the curator; headline: five
 
   --model_name_or_path "${MODEL:-Qwen/Qwen3-1.7B}"
   --dtype float32                          # of the master weights; bf16 under autocast

@@ -8,7 +8,8 @@
 # The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its
 # defaults. Qwen3-4B: MODEL=Qwen/Qwen3-4B, data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48 and a name of
 # its own (verl resumes what has the same): trainer.experiment_name=dapo_math_4b. Further settings of verl and +geoalign follow
-# as arguments.
+# as arguments, such as +geoalign.second_verifier=NAME with CURATOR=appeals; what is set here already takes ++. commands.md
+# says where the log lies and how a run goes on.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export VERL_ENGINE_VENDOR=geoalign
@@ -34,6 +35,7 @@ settings=(
   trainer.v1.trainer_mode=geoalign_sync
   "${curator[@]}"
   +geoalign.seed=0
+  +geoalign.log_metrics=all                # of the curator; headline: five
 
   data.train_files="${DATA:-$PWD/data/dapo_verl}/train.parquet"   # the prompts have the paper's system message
   data.val_files="${DATA:-$PWD/data/dapo_verl}/val.parquet"
@@ -41,6 +43,7 @@ settings=(
   data.train_batch_size=96                 # prompts; x 16 = 1536 rollouts, one update on them
   data.max_prompt_length=8192              # the paper's 16384 is read as the total
   data.max_response_length=8192
+  data.filter_overlong_prompts=True        # a longer prompt would end the run
   data.shuffle=False                       # "processes the training data sequentially"
 
   actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-1.7B}"
@@ -74,7 +77,8 @@ settings=(
   trainer.n_gpus_per_node=8
   trainer.save_freq=20
   trainer.test_freq=10
-  'trainer.logger=[console]'               # verl's default is W&B too, which wants a login
+  'trainer.logger=[console,tensorboard]'   # verl's default is W&B too, which wants a login
+  'trainer.rollout_data_dir=${trainer.default_local_dir}/rollouts'
   trainer.project_name=geoalign
   trainer.experiment_name="dapo_math_1.7b${CURATOR:+_$CURATOR}"
 )

@@ -15,6 +15,7 @@ settings=(
   +geoalign.curator.projector.groups_per_step=null
   +geoalign.hidden_position=predicting
   +geoalign.seed=0
+  +geoalign.log_metrics=all                # of the curator; headline: five
 
   data.train_files="${TRAIN:?a parquet file in verl\'s format}"
   data.val_files="${VAL:?a parquet file in verl\'s format}"
@@ -55,7 +56,8 @@ settings=(
   trainer.n_gpus_per_node=8
   trainer.save_freq=20
   trainer.test_freq=8
-  'trainer.logger=[console]'               # verl's default is W&B too, which wants a login
+  'trainer.logger=[console,tensorboard]'   # verl's default is W&B too, which wants a login
+  'trainer.rollout_data_dir=${trainer.default_local_dir}/rollouts'
   trainer.project_name=geoalign
   trainer.experiment_name=hh_rlhf_4b
 )

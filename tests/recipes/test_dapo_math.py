@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from datasets import load_dataset
 from pyarrow import parquet
 from recipe import RECIPES, load
 
@@ -47,6 +48,8 @@ def test_rows_have_the_papers_prompt_in_order(recipe, engine, tmp_path, monkeypa
     assert "another instruction text was taken off 3 problems" in capsys.readouterr().out
     if engine == "swift":
         found = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
+    elif engine == "trl":  # as recipes/trl_grpo.py reads the folder
+        found = list(load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))["train"])
     else:
         found = parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
     expected = [messages("Zero?"), messages("One?"), messages("Two?")]

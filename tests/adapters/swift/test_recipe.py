@@ -1,15 +1,19 @@
 """The shipped command: the paper's values, as the TRL configuration has them, and by ms-swift's own arguments."""
 
+import json
 import os
 import runpy
 import subprocess
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from recipe import load
 
 from geoalign.adapters.swift.plug_in import read_settings
 from geoalign.curators.denoise import DenoiseConfig
+from geoalign.lab.data.task import Problem
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
@@ -63,12 +67,33 @@ def test_the_plug_in_file_takes_the_curator_that_is_named(monkeypatch):
     runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
     settings, curator, _ = installed_settings()
     assert (settings.curator, settings.hidden_position, curator) == (DenoiseConfig(), "mean", None)
+    assert (settings.log_metrics, settings.second_verifier) == ("all", None)
+    monkeypatch.setenv("CURATOR", "appeals")
+    monkeypatch.setenv("SECOND_VERIFIER", "mine.py:strict")
+    runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
+    settings, *_ = installed_settings()
+    assert (settings.curator.type, settings.second_verifier) == ("appeals", "mine.py:strict")
+
+
+@pytest.mark.engines
+@pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)")
+def test_ms_swift_has_the_deepspeed_settings_that_are_named(monkeypatch):
+    from swift.arguments import sft_args
+
+    line = words("model")
+    args = SimpleNamespace(deepspeed=line[line.index("--deepspeed") + 1], use_ray=False, callbacks=None)
+    args.zero_hpz_partition_size = args.deepspeed_autotp_size = None
+    monkeypatch.setattr(sft_args, "require_version", lambda name: None)  # DeepSpeed is not installed here
+    sft_args.SftArguments._init_deepspeed(args)
+    assert args.deepspeed["zero_optimization"]["stage"] == 2
+    assert args.deepspeed["zero_optimization"]["offload_optimizer"]["device"] == "none"
 
 
 @pytest.mark.engines
 @pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)")
 def test_ms_swift_knows_every_option_and_the_plug_in(tmp_path, monkeypatch):
     from swift.arguments import RLHFArguments
+    from swift.dataset import load_dataset
     from swift.rewards import orms
     from swift.utils import parse_args
     from trl_parts import model, tokenizer
@@ -88,6 +113,13 @@ def test_ms_swift_knows_every_option_and_the_plug_in(tmp_path, monkeypatch):
     # ms-swift's defaults, which are TRL's too.
     assert (args.top_p, args.top_k, args.epsilon_high, args.dynamic_sample) == (1.0, -1, None, False)
     assert (args.enable_thinking, args.train_dataloader_shuffle, args.training_args.dataset_shuffle) == (False,) * 3
+    # The column that the scorer reads is not dropped.
+    row = load("dapo_math").ROWS["swift"](
+        Problem(id="p", prompt=({"role": "user", "content": "1+1?"},), answer="2"), 0, ""
+    )
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    found, _ = load_dataset(str(tmp_path / "train.jsonl"), **args.get_dataset_kwargs())
+    assert (found[0]["messages"], found[0]["solution"]) == (row["messages"], "2")
     settings, curator, _ = installed_settings()
     assert (settings, curator) == (read_settings(FULL / "swift_dapo_math.yaml"), None)
     assert args.reward_funcs == ["verified"]

@@ -11,6 +11,7 @@ from importlib.metadata import packages_distributions
 
 import numpy as np
 import pytest
+from first_ten_steps import engine_metrics
 from monitored import METRICS
 from verl_runs import CURATED, OTHERS, fit, logged, resume, run
 
@@ -165,6 +166,7 @@ def test_the_metrics_reach_verls_tracker(killed, inputs):
         assert data["geoalign/replaced_rows"] == record["metrics"]["geoalign/replaced_rows"]
         assert data["geoalign/seconds"] > 0
         assert data["actor/grad_norm"] > 0
+        assert set(data) >= engine_metrics("verl")
         assert data["geoalign/curated_reward"] == record["metrics"]["geoalign/curated_reward"]
         # verl's own metric is of the rows that stand there; the expected rewards are in no row any more.
         rewards = [reward_of(row) for row in real(record["after"])]

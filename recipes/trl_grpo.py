@@ -75,8 +75,8 @@ def load_reward(path: str) -> Callable[..., Any]:
     return getattr(import_module(module), name)
 
 
-def name_or_section(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    """What `--curator` says, or `curator` in a file: a name, or a section of YAML or JSON as data."""
+def as_data(given: str | dict[str, Any]) -> Any:
+    """An option as data: on the command line it is YAML or JSON as text, in a file of settings it is data already."""
     return yaml.safe_load(given) if isinstance(given, str) else given
 
 
@@ -93,7 +93,7 @@ def curator_class(arguments: Sequence[str]) -> type[Any]:
     name = given.curator
     if name is None and given.config is not None:
         name = (yaml.safe_load(Path(given.config).read_text(encoding="utf-8")) or {}).get("curator")
-    section = name_or_section(name or RecipeArguments.curator)
+    section = as_data(name or RecipeArguments.curator)
     if not isinstance(section, str):
         return SectionAlone
     settings = CURATORS[section].config_class
@@ -125,7 +125,7 @@ def main(
         script_args.dataset_name, name=script_args.dataset_config, streaming=script_args.dataset_streaming
     )
     if isinstance(curator_config, SectionAlone):
-        curator = as_curator(name_or_section(script_args.curator))
+        curator = as_curator(as_data(script_args.curator))
     else:
         curator = as_curator(curator_config)
     evaluated = training_args.eval_strategy != "no"
@@ -141,7 +141,7 @@ def main(
         hidden_position=script_args.hidden_position,
         log_metrics=script_args.log_metrics,
         second_verifier=script_args.second_verifier,
-        second_verifier_endpoint=yaml.safe_load(script_args.second_verifier_endpoint),
+        second_verifier_endpoint=as_data(script_args.second_verifier_endpoint),
     )
     trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)
     trainer.save_model(training_args.output_dir)

@@ -43,9 +43,29 @@ class FailedTrialError(Exception):
     """A wheel did not do what it promises; the message says where, and what was printed."""
 
 
-def answering(pythons: Sequence[str]) -> list[str]:
-    """Those of the given commands that start a Python, in their order; pyenv has shims that start none."""
-    return [python for python in pythons if _starts(python)]
+def here(pythons: Sequence[str]) -> list[str]:
+    """The paths of those commands that start a Python, in their order; the others are named on the terminal."""
+    paths = []
+    for python in pythons:
+        path = found(python)
+        if path is None:
+            print(f"{python} is not on this machine: the wheel is not tried with it.")
+        else:
+            paths.append(path)
+    return paths
+
+
+def found(python: str) -> str | None:
+    """The absolute path of a Python, given by name or path, since it is started in other folders.
+
+    None where it starts none: pyenv has shims that do not.
+    """
+    path = shutil.which(python)
+    if path is None:
+        return None
+    if subprocess.run([path, "--version"], capture_output=True, check=False).returncode != 0:
+        return None
+    return os.path.abspath(path)
 
 
 def try_wheel(wheel: Path, python: str) -> None:
@@ -73,12 +93,6 @@ def try_wheel(wheel: Path, python: str) -> None:
             print(f"{python}: geoalign[{extra}] runs", flush=True)
         if not (folder / "report-work" / AUDIT_PAGE).is_file():
             raise FailedTrialError(f"{python}: the audit of {EXAMPLE.name} wrote no {AUDIT_PAGE}")
-
-
-def _starts(python: str) -> bool:
-    if shutil.which(python) is None:
-        return False
-    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def _new_environment(python: str, folder: Path) -> str:
@@ -128,8 +142,11 @@ def main() -> None:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     options = parser.parse_args()
+    pythons = here(options.pythons)
+    if not pythons:
+        sys.exit("The wheel was not tried: no Python was found.")
     try:
-        for python in options.pythons:
+        for python in pythons:
             try_wheel(options.wheel.resolve(), python)
     except FailedTrialError as error:
         sys.exit(str(error))

@@ -28,7 +28,7 @@ from email import message_from_string
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tools.installed import FailedTrialError, answering, try_wheel
+from tools.installed import FailedTrialError, found, here, try_wheel
 
 ROOT = Path(__file__).parents[1]
 
@@ -152,9 +152,12 @@ def require_files_of_the_commit(sdist: Path, source: Path) -> None:
     with tarfile.open(sdist) as archive:
         packed = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
     committed = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
-    differing = sorted(packed - {"PKG-INFO"} ^ committed)
-    if differing:
-        raise RefusedError(f"make {sdist.name} hold what the commit holds, {differing[0]} among it (pyproject.toml)")
+    missing = sorted(committed - packed)
+    if missing:
+        raise RefusedError(f"let {sdist.name} hold {missing[0]}, which the commit holds (pyproject.toml)")
+    added = sorted(packed - {"PKG-INFO"} - committed)
+    if added:
+        raise RefusedError(f"leave {added[0]} out of {sdist.name}, since the commit does not hold it (pyproject.toml)")
 
 
 def require_licences(wheel: Path, source: Path) -> None:
@@ -211,13 +214,12 @@ def main() -> None:
     parser.add_argument("--pages", default=sys.executable, help="The Python that has MkDocs.")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="The folder, which is replaced.")
     options = parser.parse_args()
-    pythons = answering(options.python)
-    for missing in sorted(set(options.python) - set(pythons)):
-        print(f"{missing} is not on this machine: the wheel is not tried with it.")
+    pythons = here(options.python)
     if not pythons:
         sys.exit("No release: install one of the Pythons that the wheel is to be tried with.")
-    # MkDocs is started in another folder.
-    pages = os.path.abspath(options.pages)
+    pages = found(options.pages)
+    if pages is None:
+        sys.exit(f"No release: {options.pages} starts no Python, which --pages is to name.")
     try:
         release(ref=options.ref, pythons=pythons, pages=pages, output=options.output)
     except (RefusedError, FailedTrialError) as error:

@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 from curations import curation
 
 from geoalign.adapters.assignment import assign
+from geoalign.adapters.decision import rewards_stay
 from geoalign.errors import UnsupportedError
 from geoalign.types import Rollouts
 
@@ -22,6 +25,16 @@ def test_full_curation_stands_row_by_row():
     assert not placed.dropped
     assert placed.weights.tolist() == [1, 2, 1, 1, 1, 1]
     assert placed.advantages is None
+
+
+@pytest.mark.parametrize(
+    ("rewards", "stay"),
+    [([0.0, math.nan, 1, 1, 0, 0], True), ([0.0, math.nan, 1, 1, 0, 1], False), ([0.0, 0.5, 1, 1, 0, 0], False)],
+)
+def test_rewards_stay_where_each_row_has_its_own_or_none(rewards, stay):
+    rollouts = Rollouts(rewards=torch.tensor([0.0, math.nan, 1, 1, 0, 0]), groups=GROUPS)
+    placed = assign(curation(rollouts, source=list(range(6)), rewards=rewards), GROUPS)
+    assert rewards_stay(placed, rollouts) == stay
 
 
 def test_shorter_curation_keeps_rows_in_their_own_positions():

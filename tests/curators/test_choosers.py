@@ -9,9 +9,9 @@ import torch
 
 from geoalign import Appeals, Curator, Denoise, Rollouts
 from geoalign.curators.care.chooser import corrective_gap
-from geoalign.curators.choosers import OpenAnswers
+from geoalign.curators.choosers import Candidates, OpenAnswers, open_answers
 from geoalign.curators.curator import identity
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import group_advantages
 
 # Two prompts of six rows: answers 3 x "7", 2 x "9", none; and 4 x "3", 1 x "4", 1 x "5".
@@ -98,7 +98,7 @@ def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_
     right = [0.5, 0.2, 0.1]
     size = 8
     odds = [math.sqrt(n / (size - n)) for n in counts]
-    answers = OpenAnswers(names=[(0, "a"), (0, "b"), (0, "c")], right=right, odds=odds, rows=size)
+    answers = OpenAnswers(names=[(0, "a"), (0, "b"), (0, "c")], chance_right=right, root_odds=odds, rows=size)
 
     # The truths that are left, none of the three among them, with GRPO's advantages under each.
     starts = [0, *itertools.accumulate(counts)]
@@ -121,7 +121,59 @@ def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_
 
 
 def test_an_answer_that_all_rows_give_is_not_worth_a_check():
-    assert OpenAnswers(names=[(0, "a")], right=[0.5], odds=[0.0], rows=4).checks() == []
+    assert OpenAnswers(names=[(0, "a")], chance_right=[0.5], root_odds=[0.0], rows=4).checks() == []
+
+
+def test_rows_without_a_reward_do_not_count():
+    """GRPO's advantages leave them out, so "a" and "b" are answers of two rows and not of four."""
+
+    def open_of(rewards):
+        candidates = Candidates(
+            rollouts=Rollouts(rewards=torch.tensor(rewards), groups=torch.zeros(len(rewards)).long()),
+            in_order=[0, 1],
+            rows=[0, 1],
+            answers=[(0, "a"), *[(0, "b")] * (len(rewards) - 1)],
+            answered=[True] * len(rewards),
+            in_vain=set(),
+            rewards=torch.tensor(rewards),
+            trusted=torch.zeros(len(rewards)).bool(),
+            scores=torch.zeros(len(rewards)),
+            log_odds=True,
+        )
+        return open_answers(candidates, middle=0.5)
+
+    assert open_of([1.0, 0.0, math.nan, math.nan]) == open_of([1.0, 0.0])
+
+
+def test_an_answer_that_was_asked_about_in_vain_is_not_asked_about_again():
+    asked = []
+    rollouts = batch(asked)
+    # Four rows of the second prompt answer "3": only one of them is asked about.
+    silent = replace(rollouts, second_rewards=lambda rows: [rollouts.second_rewards(rows), [None] * len(rows)][1])
+    Appeals(random_share=0.0, choose="majority", curator="grpo", budget=5).curate(silent)
+    assert asked == [[0, 6], [3, 10], [11]]
+
+
+def test_care_learns_the_same_whatever_the_order_of_the_rows():
+    def learnt(order):
+        curator = Appeals(random_share=0.0, choose="care", curator="grpo", budget=12)
+        trusted = torch.tensor([row in (6, 10, 11) for row in range(12)])
+        rollouts = replace(batch([]), trusted=trusted, answers=[*ANSWERS[:6], "3", "8", "8", None, "4", "5"])
+        curator.curate(rollouts.take(torch.tensor(order)), generator=torch.Generator().manual_seed(0))
+        return [(int(past["vote_right"]), int(past["right_count"])) for past in probes_of(curator)["past"]]
+
+    assert learnt(range(12)) == learnt(range(11, -1, -1))
+
+
+def probes_of(curator):
+    return curator.state_dict()["chooser"]["probes"]
+
+
+def test_care_refuses_states_of_another_width():
+    curator = Appeals(random_share=0.0, choose="care", curator="grpo", budget=3)
+    curator.curate(batch([]))
+    with pytest.raises(InputError, match=r"Care: expected hidden states of width 4, as before; got 5"):
+        curator.curate(replace(batch([]), hidden=torch.zeros(12, 5)))
 
 
 def test_the_corrective_gap_is_the_change_of_the_advantages():

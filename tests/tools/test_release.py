@@ -2,11 +2,13 @@
 
 import io
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from tools.installed import here
 from tools.release import (
     RefusedError,
     require_clean_tree,
@@ -93,14 +95,21 @@ def test_a_version_is_released_from_one_commit_only(repository):
         require_free_tag(repository, "0.2.0", git(repository, "rev-parse", "HEAD"))
 
 
-@pytest.mark.parametrize("packed", [("a.py",), ("a.py", "docs/b.md", "scratch.py")], ids=["one lacks", "one is added"])
-def test_a_source_package_that_is_not_the_commit_is_refused(tmp_path, packed):
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (("a.py",), r"let geoalign-0\.2\.0\.tar\.gz hold docs/b\.md, which the commit holds"),
+        (("a.py", "docs/b.md", "scratch.py"), r"leave scratch\.py out of geoalign-0\.2\.0\.tar\.gz"),
+    ],
+    ids=["one lacks", "one is added"],
+)
+def test_a_source_package_that_is_not_the_commit_is_refused(tmp_path, packed, message):
     source = tmp_path / "source"
     (source / "docs").mkdir(parents=True)
     (source / "a.py").write_text("a = 1\n", encoding="utf-8")
     (source / "docs" / "b.md").write_text("# B\n", encoding="utf-8")
     require_files_of_the_commit(source_package(tmp_path, "a.py", "docs/b.md"), source)
-    with pytest.raises(RefusedError, match="hold what the commit holds"):
+    with pytest.raises(RefusedError, match=message):
         require_files_of_the_commit(source_package(tmp_path, *packed), source)
 
 
@@ -137,3 +146,11 @@ def test_what_the_image_copies_is_there_and_let_in():
     ignore = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert copied == {line.removeprefix("!") for line in ignore if line.startswith("!")}
     assert not [name for name in copied if not (ROOT / name).exists()]
+
+
+def test_pythons_are_found_by_name_and_by_path(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mine").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert here(["bin/mine", "no-such-python"]) == [str(tmp_path / "bin" / "mine")]
+    assert "no-such-python is not on this machine" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.choosers import CHOOSERS, Candidates, ChooserName, GroupAnswer, RemainingError
-from geoalign.curators.curator import identity
+from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.random_checks import RandomChecks, draw_rows
@@ -251,12 +251,16 @@ class Appeals(Holder[AppealsConfig]):
             for row in rows_to_ask_about(rollouts)
             if row not in unanswered_rows and not (self._chooser.needs_scores and has_no_score[row])
         ]
+        rewards = rollouts.rewards.cpu()
+        has_no_reward = rewards.isnan().tolist()
         return Candidates(
             rollouts=rollouts,
+            in_order=[row for row in tie_order(rollouts).tolist() if not has_no_reward[row]],
             rows=rows,
             answers=answers,
             answered=answered,
-            rewards=rollouts.rewards.cpu(),
+            in_vain={answers[row] for row in unanswered_rows},
+            rewards=rewards,
             trusted=trusted_rows(rollouts).cpu(),
             scores=scores,
             log_odds=self._inner.log_odds,

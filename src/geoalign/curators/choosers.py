@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,9 +25,13 @@ class Candidates:
 
     Attributes:
         rollouts: the batch; a row with a verdict has it as its reward, and is `trusted`.
-        rows: the rows that may be asked about, in an order that does not depend on the batch's.
-        answers: B final answers, each with its group; a response stands in for the answer that it does not give.
+        in_order: the rows with a reward, in an order that does not depend on the batch's.
+        rows: those of them that may be asked about: without a verdict, not asked in vain, and with a score where the
+            chooser needs one.
+        answers: B final answers, each with its group. Where a response gives none, its own key stands in, so that
+            identical responses share one.
         answered: B times whether the response gives an answer.
+        in_vain: the answers of which a row was asked about and got no verdict.
         rewards: [B] on the CPU, as in `rollouts`.
         trusted: [B] on the CPU.
         scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
@@ -34,9 +39,11 @@ class Candidates:
     """
 
     rollouts: Rollouts
+    in_order: list[int]
     rows: list[int]
     answers: list[GroupAnswer]
     answered: list[bool]
+    in_vain: set[GroupAnswer]
     rewards: Float[Tensor, " b"]
     trusted: Tensor
     scores: Float[Tensor, " b"]
@@ -44,8 +51,19 @@ class Candidates:
 
     @property
     def trusted_rows(self) -> list[int]:
-        """The rows whose reward is known to be right."""
-        return self.trusted.nonzero()[:, 0].tolist()
+        """The rows whose reward is known to be right, in the order of `in_order`."""
+        trusted = self.trusted.tolist()
+        return [row for row in self.in_order if trusted[row]]
+
+    @cached_property
+    def counts(self) -> Counter[GroupAnswer]:
+        """How many rows with a reward give each answer."""
+        return Counter(self.answers[row] for row in self.in_order)
+
+    @cached_property
+    def sizes(self) -> Counter[int]:
+        """How many rows with a reward each group has: so many enter its advantages."""
+        return Counter(self.answers[row][0] for row in self.in_order)
 
     def spokesmen(self, rows: Iterable[int]) -> dict[GroupAnswer, int]:
         """For each answer that these rows give the first of them, which is asked about for all."""
@@ -78,18 +96,11 @@ class Candidates:
 
         Responses without an answer, and rows without a reward, count for none.
         """
-        counts: Counter[GroupAnswer] = Counter()
-        for row in self.rows_in_order():
-            if self.answered[row]:
-                counts[self.answers[row]] += 1
+        counts = Counter(self.answers[row] for row in self.in_order if self.answered[row])
         by_group: dict[int, list[GroupAnswer]] = defaultdict(list)
         for answer, _ in counts.most_common():
             by_group[answer[0]].append(answer)
         return by_group
-
-    def rows_in_order(self) -> list[int]:
-        """The rows that may be asked about, and then those that are trusted."""
-        return [*self.rows, *self.trusted_rows]
 
 
 class Chooser:
@@ -159,8 +170,7 @@ class Informative(Chooser):
         of_candidates = torch.tensor(candidates.rows, dtype=torch.long)
         if candidates.log_odds and two_values(candidates.rewards[of_candidates]):
             # n p (1 - p).
-            rows_of_answer = Counter(candidates.answers)
-            n = torch.tensor([rows_of_answer[answer] for answer in candidates.answers])
+            n = torch.tensor([candidates.counts[answer] for answer in candidates.answers])
             worth = worth.sigmoid() * (-worth).sigmoid() * n
         descending = worth[of_candidates].argsort(descending=True, stable=True)
         rows = of_candidates[descending].tolist()
@@ -194,10 +204,10 @@ class RemainingError(Informative):
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         by_information = super().next_rows(candidates, generator)
-        verdicts = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
-        if not candidates.log_odds or verdicts is None:
+        values = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
+        if not candidates.log_odds or values is None:
             return by_information
-        groups = open_answers(candidates, middle=sum(verdicts) / 2)
+        groups = open_answers(candidates, middle=sum(values) / 2)
         checks = [check for answers in groups for check in answers.checks()]
         checks.sort(key=lambda check: -check[1])
         if self._enough:
@@ -230,37 +240,45 @@ class OpenAnswers:
 
     Attributes:
         names: the answers that may be right.
-        right: the probability that each is, in all at most 1.
-        odds: b of each: sqrt(n / (N - n)), where n of N rows give it; 0 where all rows do.
+        chance_right: q of each, the probability that it is right; in all at most 1.
+        root_odds: b of each: sqrt(n / (N - n)), where n of N rows give it; 0 where all rows do.
         rows: N.
     """
 
     names: list[GroupAnswer]
-    right: list[float]
-    odds: list[float]
+    chance_right: list[float]
+    root_odds: list[float]
     rows: int
 
     def error(self, refuted: set[int]) -> float:
-        """The expected squared error of the group's advantages that is left when these answers have been checked."""
+        """The expected squared error of the group's advantages that is left when these answers have been checked.
+
+        It is V of the answers that are left (`RemainingError`), times the probability that none of the checked ones is
+        right: a check that finds the right answer leaves no error.
+        """
         left = [place for place in range(len(self.names)) if place not in refuted]
-        none_right = 1 - sum(self.right[place] for place in refuted)
+        none_right = 1 - sum(self.chance_right[place] for place in refuted)
         if none_right <= 1e-9:
             return 0.0
-        q = [self.right[place] / none_right for place in left]
-        b = [self.odds[place] for place in left]
+        q = [self.chance_right[place] / none_right for place in left]
+        b = [self.root_odds[place] for place in left]
         # An answer that all rows give leaves no advantage, right or wrong.
-        counted = [share for share, odds in zip(q, b, strict=True) if odds > 0]
-        weighted = [share * odds for share, odds in zip(q, b, strict=True)]
-        value = sum(counted) - sum(share**2 for share in counted)
+        counted = [chance for chance, root in zip(q, b, strict=True) if root > 0]
+        weighted = [chance * root for chance, root in zip(q, b, strict=True)]
+        value = sum(counted) - sum(chance**2 for chance in counted)
         value += sum(weighted) ** 2 - sum(each**2 for each in weighted)
         return none_right * self.rows * value
 
     def squared_norm(self) -> float:
         """The expected squared norm of the group's advantages: N where an answer is right that not all rows give."""
-        return self.rows * sum(share for share, odds in zip(self.right, self.odds, strict=True) if odds > 0)
+        chances = zip(self.chance_right, self.root_odds, strict=True)
+        return self.rows * sum(chance for chance, root in chances if root > 0)
 
     def checks(self) -> list[tuple[GroupAnswer, float]]:
-        """The answers in the order in which to check them, each with what that takes from the error."""
+        """The answers in the order in which to check them, each with what that takes from the error.
+
+        It ends where no error is left: an answer that is certain by then is not among them.
+        """
         refuted: set[int] = set()
         before = self.error(refuted)
         checks = []
@@ -284,20 +302,29 @@ def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
         if candidates.answered[row] and answer not in known and answer[0] not in solved:
             accepted = float(candidates.rewards[row]) > middle
             chances[answer].append(1 - float(wrong[row]) if accepted else float(wrong[row]))
-    counts = Counter(candidates.answers)
-    sizes = Counter(group for group, _ in candidates.answers)
     groups: dict[int, list[GroupAnswer]] = defaultdict(list)
     for answer in chances:
         groups[answer[0]].append(answer)
     found = []
     for group in sorted(groups):
         names = groups[group]
-        right = [sum(chances[name]) / len(chances[name]) for name in names]
-        scale = 1 / max(1.0, sum(right))
-        size = sizes[group]
-        odds = [(counts[name] / (size - counts[name])) ** 0.5 if counts[name] < size else 0.0 for name in names]
-        found.append(OpenAnswers(names=names, right=[each * scale for each in right], odds=odds, rows=size))
+        chance = [sum(chances[name]) / len(chances[name]) for name in names]
+        scale = 1 / max(1.0, sum(chance))
+        size = candidates.sizes[group]
+        found.append(
+            OpenAnswers(
+                names=names,
+                chance_right=[each * scale for each in chance],
+                root_odds=[_root_odds(candidates.counts[name], size) for name in names],
+                rows=size,
+            )
+        )
     return found
+
+
+def _root_odds(count: int, size: int) -> float:
+    """sqrt(n / (N - n)) for n of N rows; 0 for all of them."""
+    return (count / (size - count)) ** 0.5 if count < size else 0.0
 
 
 class MajorityAnswers(Chooser):
@@ -305,7 +332,7 @@ class MajorityAnswers(Chooser):
 
     In a round the groups come by the share k of their rows that give this answer, those whose k (1 - k) is largest
     first: that is where the verdict decides most of the group's advantages. Groups of which an answer was found to be
-    right are done. Responses without an answer are never asked about.
+    right are done. Responses without an answer are never asked about, nor is an answer of which a row got no verdict.
     """
 
     in_rounds = True
@@ -315,17 +342,15 @@ class MajorityAnswers(Chooser):
         right = candidates.verdicts()
         solved = candidates.solved_groups()
         spokesman = candidates.spokesmen(candidates.rows)
-        counts = Counter(candidates.answers)
-        sizes = Counter(group for group, _ in candidates.answers)
-        open_answers: list[GroupAnswer] = []
+        decides: dict[int, float] = {}
         for group, answers in candidates.answers_by_frequency().items():
-            unknown = [answer for answer in answers if answer not in right and answer in spokesman]
-            if group not in solved and unknown:
-                open_answers.append(unknown[0])
-        share = {answer: counts[answer] / sizes[answer[0]] for answer in open_answers}
-        order = {row: place for place, row in enumerate(candidates.rows)}
-        rows = sorted((spokesman[answer] for answer in open_answers), key=order.__getitem__)
-        return sorted(rows, key=lambda row: -share[candidates.answers[row]] * (1 - share[candidates.answers[row]]))
+            unknown = [answer for answer in answers if answer not in right and answer not in candidates.in_vain]
+            if group in solved or not unknown:
+                continue
+            share = candidates.counts[unknown[0]] / candidates.sizes[group]
+            decides[spokesman[unknown[0]]] = share * (1 - share)
+        # Rows that decide equally much stay in the order of `rows`.
+        return sorted((row for row in candidates.rows if row in decides), key=lambda row: -decides[row])
 
 
 class Negatives(Chooser):

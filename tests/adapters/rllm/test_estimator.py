@@ -146,3 +146,18 @@ def test_a_name_of_rllms_own_is_refused():
 def test_a_group_with_one_reward_left_teaches_nothing():
     registered()
     assert advantages_of(groups_of([1.0, math.nan, math.nan, math.nan])) == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_second_verifier_reads_what_was_asked_first_and_answered_last():
+    from rllm.types import Step, Trajectory
+
+    from geoalign.adapters.rllm.estimator import _asked
+
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]},
+        {"role": "assistant", "content": "5"},
+        {"role": "user", "content": "Try again."},
+        {"role": "assistant", "content": "4"},
+    ]
+    trajectory = Trajectory(steps=[Step(chat_completions=messages)], task={"ground_truth": "4"})
+    assert _asked(trajectory) == {"prompt": "2 + 2?", "response": "4", "task": {"ground_truth": "4"}}

@@ -128,6 +128,16 @@ def test_the_recipe_takes_a_curator_by_name(tmp_path, capsys):
         module.curator_class(["--curator", "nobody"])
 
 
+def test_the_recipe_takes_the_settings_of_an_endpoint_from_a_file(tmp_path):
+    module = load("trl_grpo")
+    file = tmp_path / "settings.yaml"
+    file.write_text("second_verifier_endpoint: {model: NAME}\noutput_dir: out\nuse_cpu: true\nbf16: false\n")
+    words = ["--config", str(file)]
+    arguments, *_ = module.make_parser(words).parse_args_and_config(words)
+    assert module.as_data(arguments.second_verifier_endpoint) == {"model": "NAME"}
+    assert module.as_data('{"model": "NAME"}') == {"model": "NAME"}
+
+
 TRAININGS = {
     "denoise": [],
     "geoalign": ["--curator", "geoalign", "--alpha", "0.5", "--min_scores", "8"],

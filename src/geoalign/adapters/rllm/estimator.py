@@ -135,13 +135,12 @@ class CuratedEstimator:
         """Raises UnsupportedError where trajectories of another role come: a curator learns from one verifier."""
         for group in traj_groups:
             self._role = self._role or group.group_role
-            refuse(
-                {
-                    f"role {group.group_role!r}: this estimator curates {self._role!r}; register another one by a name "
-                    "of its own, and name it for the role in traj_group_adv_estimator_map": group.group_role
-                    != self._role
-                }
+            is_another_role = group.group_role != self._role
+            reason = (
+                f"role {group.group_role!r}: this estimator curates {self._role!r}; register another one by a name of "
+                "its own, and name it for the role in traj_group_adv_estimator_map"
             )
+            refuse({reason: is_another_role})
 
     def _check_rows(self, *, replaces: bool, drops: bool) -> None:
         refuse(
@@ -170,15 +169,22 @@ def grpo_advantages(rewards: Any, by_std: bool) -> Any:
 
 
 def _asked(trajectory: Any) -> dict[str, Any]:
-    """The trajectory as a second verifier reads it: its last response, and what its task asked."""
+    """The trajectory as a second verifier reads it: its last response, and the first message of the user."""
     task = trajectory.task
     about = task if isinstance(task, Mapping) else dict(getattr(task, "metadata", None) or {})
     messages = trajectory.steps[-1].chat_completions if trajectory.steps else []
-    said = [message.get("content") for message in messages if message.get("role") == "assistant"]
-    asked = [message.get("content") for message in messages if message.get("role") == "user"]
+    said = [_text(message.get("content")) for message in messages if message.get("role") == "assistant"]
+    asked = [_text(message.get("content")) for message in messages if message.get("role") == "user"]
     last = trajectory.steps[-1].model_response if trajectory.steps else ""
     response = last or (said[-1] if said else trajectory.output)
-    return {"prompt": str(asked[-1] if asked else task), "response": str(response), "task": about}
+    return {"prompt": str(asked[0] if asked else task), "response": str(response), "task": about}
+
+
+def _text(content: Any) -> Any:
+    """A message's content as text: of a list of parts the texts among them, one after the other."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
 
 
 def _mean_logprob(trajectory: Any) -> float:

@@ -33,7 +33,8 @@ class OLR(Baseline[OLRConfig]):
     sixth visit on the majority answer becomes the label if both hold: the shares rise, by at least `slope` a visit in a
     least-squares line, and of the majority answers of all visits, this one included, it is the single most frequent.
     Then its rows have reward 1 and all others 0; else the rewards stay. The decision is made anew at each visit. A
-    visit in which several answers tie has no majority answer.
+    visit in which several answers tie, or none is given, has no majority answer, and its share is 0, from which the
+    next share rises: so does the code.
 
     It works with the label of a prompt, so it can help where labels are wrong, and changes the reward of a whole group
     or none. Prompts that come once, or fewer times than `visits`, keep their rewards: training needs several epochs.

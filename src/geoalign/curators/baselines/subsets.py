@@ -151,7 +151,7 @@ class VarianceFilter(Baseline[VarianceFilterConfig]):
     It acts before the advantage, which is computed within each group and so does not change. The loss is a mean over
     what is left, as in the authors' default (`filter_loss_scaling: none`).
 
-    A batch in which no group has deviation left after `slack` is left out whole.
+    A batch in which `keep` times the summed deviations is at most `slack` is left out whole.
     """
 
     headline = ("groups_left_out",)

@@ -16,6 +16,7 @@ from geoalign.curators.care.probes import Probes
 from geoalign.curators.care.prompts import labelled_groups, read_prompts
 from geoalign.curators.choosers import Candidates, Chooser
 from geoalign.curators.precision import full_precision
+from geoalign.errors import InputError
 
 # The released script's share of prompts whose vote is trusted (examples/unsupervised_rlvr/al-rule.sh), and its warm-up
 # in batches, in which none is.
@@ -68,16 +69,24 @@ class Care(Chooser):
     truth, has an expectation. Prompts go by it, the largest first; those in the upper quarter by the first probe come
     last. The probes are trained on every prompt whose label is known, and on earlier ones.
 
-    A label is found by asking about the most frequent answer, then about the next, until one is right or none is left:
-    so it costs as many checks as the verifier is asked, where the paper counts labels, of a fifth of the prompts. The
-    last prompt of a budget may stay without one. Else different from the code: the state of a prompt is the mean over
-    its responses (the code: of its last token), states are whatever `hidden` holds (the code: of the last token), and
-    lengths are shares of the longest of the batch, 0 where unknown.
+    A label is found by asking about the most frequent answer, then about the next, until one is right or none is left.
+    The last prompt of a budget may stay without one.
+
+    Different from the code:
+
+    - One label may cost several checks, and the budget counts checks. The paper counts labels, and buys them for a
+      fifth of the prompts.
+    - The state of a prompt is the mean over its responses, and states are whatever `hidden` holds. The code takes the
+      states of last tokens.
+    - Lengths are shares of the longest response of the batch, 0 where they are unknown.
 
     With an inner curator that reads no trusted rows (`grpo`), the paper's own form: the verifier's rewards are ignored.
     A prompt whose label is known is rewarded by it. One in the upper quarter by the first probe is rewarded by its
     vote, with advantages times the expected gap, at most 1; there are none such in the first twenty batches. All
     other prompts have weight 0.
+
+    Raises:
+        InputError: hidden states have another width than before.
     """
 
     in_rounds = True
@@ -110,7 +119,7 @@ class Care(Chooser):
             if group in solved:
                 continue
             for answer in by_frequency.get(group, []):
-                if answer not in right and answer in spokesman:
+                if answer not in right and answer not in candidates.in_vain:
                     return [spokesman[answer]]
         return []
 
@@ -120,7 +129,7 @@ class Care(Chooser):
             probes = self._made_probes(candidates, generator)
             groups, prompts = read_prompts(candidates, width=probes.width, size=probes.size)
             labelled = labelled_groups(candidates)
-            known = [prompts.of_prompt(place) for place, group in enumerate(groups) if group in labelled]
+            known = [prompts.single(place) for place, group in enumerate(groups) if group in labelled]
             probes.train(known, generator)
         self._batches += 1
         self._judgement = None
@@ -151,9 +160,11 @@ class Care(Chooser):
 
     def _made_probes(self, candidates: Candidates, generator: Generator) -> Probes:
         """The probes; at the first batch they are made, for its width and the size of its largest group."""
+        assert candidates.rollouts.hidden is not None
+        width = candidates.rollouts.hidden.shape[1]
+        if self._probes is not None and self._probes.width != width:
+            raise InputError(f"Care: expected hidden states of width {self._probes.width}, as before; got {width}")
         if self._probes is None:
-            assert candidates.rollouts.hidden is not None
-            width = candidates.rollouts.hidden.shape[1]
             size = max(Counter(candidates.rollouts.groups.tolist()).values())
             self._probes = Probes(width=width, size=size, generator=generator)
         return self._probes
@@ -197,11 +208,10 @@ def _gaps_by_count(candidates: Candidates, groups: list[int], possible: Bool[Ten
     """[P, C] the corrective gap of each prompt under each count of rows that give the right one of its other answers;
     0 for counts that are not possible."""
     by_frequency = candidates.answers_by_frequency()
-    counts = Counter(candidates.answers)
-    sizes = Counter(group for group, _ in candidates.answers)
     gaps = torch.zeros(possible.shape, dtype=torch.float32)
     for place, group in enumerate(groups):
-        voted = counts[by_frequency[group][0]]
+        size = candidates.sizes[group]
+        voted = candidates.counts[by_frequency[group][0]]
         for count in possible[place].nonzero()[:, 0].tolist():
-            gaps[place, count] = corrective_gap(sizes[group], voted, min(count, sizes[group] - voted))
+            gaps[place, count] = corrective_gap(size, voted, min(count, size - voted))
     return gaps

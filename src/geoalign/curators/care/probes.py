@@ -20,10 +20,10 @@ _PROMPT_WIDTH = 128
 _RESPONSE_WIDTHS = (64, 512)
 _CLASSIFIER_WIDTH = 256
 _LEARNING_RATE = 1e-4
-_STEPS = 3
-_AUXILIARY = 1.5
-_REMEMBERED = 2048
-_DRAWN = 16
+_STEPS_A_BATCH = 3
+_AUXILIARY_WEIGHT = 1.5
+_REMEMBERED_PROMPTS = 2048
+_EARLIER_PROMPTS_A_STEP = 16
 
 ProbeName = Literal["vote", "count"]
 
@@ -43,10 +43,10 @@ class Probe(nn.Module):
         response = states + int(lengths)
         first, second = _RESPONSE_WIDTHS
         both = _PROMPT_WIDTH + second
-        self.of_prompt = nn.Sequential(
+        self.prompt_layers = nn.Sequential(
             nn.BatchNorm1d(prompt, dtype=torch.float32), new_linear(prompt, _PROMPT_WIDTH, generator), nn.ReLU()
         )
-        self.of_response = nn.Sequential(
+        self.response_layers = nn.Sequential(
             nn.BatchNorm1d(response, dtype=torch.float32),
             new_linear(response, first, generator),
             nn.ReLU(),
@@ -58,18 +58,18 @@ class Probe(nn.Module):
 
     def forward(self, prompts: Prompts, *, rows: Bool[Tensor, " n"]) -> tuple[Tensor, Tensor | None]:
         """[P, C] logits of the classes, and [N, 2] of whether each response is right; only `rows` are in the means."""
-        of_prompt = self.of_prompt(prompts.prompt)
+        of_prompt = self.prompt_layers(prompts.prompt)
         states = prompts.states * rows[:, None]
         if self.lengths:
             states = torch.cat([states, prompts.lengths[:, None]], dim=1)
-        of_response = self.of_response(states)
+        of_response = self.response_layers(states)
         kept = of_response * rows[:, None]
-        sums = torch.zeros(len(prompts), kept.shape[1], dtype=torch.float32).index_add(0, prompts.of, kept)
-        counts = torch.zeros(len(prompts), dtype=torch.float32).index_add(0, prompts.of, rows.float())
+        sums = torch.zeros(len(prompts), kept.shape[1], dtype=torch.float32).index_add(0, prompts.prompt_of_row, kept)
+        counts = torch.zeros(len(prompts), dtype=torch.float32).index_add(0, prompts.prompt_of_row, rows.float())
         classes = self.classifier(torch.cat([of_prompt, sums / counts.clamp(min=1)[:, None]], dim=1))
         if self.auxiliary is None:
             return classes, None
-        return classes, self.auxiliary(torch.cat([of_prompt[prompts.of], of_response], dim=1))
+        return classes, self.auxiliary(torch.cat([of_prompt[prompts.prompt_of_row], of_response], dim=1))
 
 
 def _classifier(width: int, classes: int, generator: Generator) -> nn.Sequential:
@@ -109,26 +109,26 @@ class Probes:
 
     def vote_margin(self, prompts: Prompts) -> Float[Tensor, " p"]:
         """[P] by how much the vote probe's logit of "right" is above that of "wrong"."""
-        every_row = torch.ones(len(prompts.of), dtype=torch.bool)
+        every_row = torch.ones(len(prompts.prompt_of_row), dtype=torch.bool)
         logits, _ = self._probes["vote"].eval()(prompts, rows=every_row)
         return logits[:, 1] - logits[:, 0]
 
     def count_probabilities(self, prompts: Prompts) -> Float[Tensor, "p c"]:
         """[P, s + 1] the count probe's probability of each count, over those that are possible."""
-        logits, _ = self._probes["count"].eval()(prompts, rows=prompts.others)
+        logits, _ = self._probes["count"].eval()(prompts, rows=prompts.gives_other_answer)
         return logits.masked_fill(~prompts.possible, -1e9).softmax(dim=1)
 
     def train(self, labelled: list[Prompts], generator: Generator) -> None:
         """Some steps on these single prompts, whose label is known, and on earlier ones, which are drawn."""
         losses: dict[ProbeName, Callable[[Prompts], Tensor]] = {"vote": self._vote_loss, "count": self._count_loss}
-        for _ in range(_STEPS):
+        for _ in range(_STEPS_A_BATCH):
             for name, loss_of in losses.items():
                 earlier = self._drawn(generator, by_count=name == "count")
                 batch = [*labelled, *earlier]
                 if len(batch) < 2:
                     continue  # too few for a batch normalisation
                 self._step(name, loss_of, joined(batch))
-        self._past = [*self._past, *labelled][-_REMEMBERED:]
+        self._past = [*self._past, *labelled][-_REMEMBERED_PROMPTS:]
 
     def _step(self, name: ProbeName, loss_of: Callable[[Prompts], Tensor], batch: Prompts) -> None:
         probe = self._probes[name].train()
@@ -142,24 +142,24 @@ class Probes:
     def _drawn(self, generator: Generator, *, by_count: bool) -> list[Prompts]:
         """Some of the earlier prompts at random; `by_count`: as many as may be of each count of right rows."""
         shuffled = [self._past[place] for place in torch.randperm(len(self._past), generator=generator).tolist()]
-        if not by_count or len(shuffled) <= _DRAWN:
-            return shuffled[:_DRAWN]
+        if not by_count or len(shuffled) <= _EARLIER_PROMPTS_A_STEP:
+            return shuffled[:_EARLIER_PROMPTS_A_STEP]
         by_label: dict[int, list[Prompts]] = defaultdict(list)
         for prompt in shuffled:
             by_label[int(prompt.right_count)].append(prompt)
-        share = max(1, _DRAWN // len(by_label))
+        share = max(1, _EARLIER_PROMPTS_A_STEP // len(by_label))
         picked = [prompt for label in sorted(by_label) for prompt in by_label[label][:share]]
         left = [prompt for label in sorted(by_label) for prompt in by_label[label][share:]]
-        return [*picked, *left][:_DRAWN]
+        return [*picked, *left][:_EARLIER_PROMPTS_A_STEP]
 
     def _vote_loss(self, prompts: Prompts) -> Tensor:
-        every = torch.ones(len(prompts.of), dtype=torch.bool)
+        every = torch.ones(len(prompts.prompt_of_row), dtype=torch.bool)
         classes, responses = self._probes["vote"](prompts, rows=every)
         main = functional.cross_entropy(classes, prompts.vote_right, weight=_balance(prompts.vote_right, 2))
-        return main + _AUXILIARY * functional.cross_entropy(responses, prompts.right)
+        return main + _AUXILIARY_WEIGHT * functional.cross_entropy(responses, prompts.right)
 
     def _count_loss(self, prompts: Prompts) -> Tensor:
-        classes, _ = self._probes["count"](prompts, rows=prompts.others)
+        classes, _ = self._probes["count"](prompts, rows=prompts.gives_other_answer)
         possible = classes.masked_fill(~prompts.possible, -1e9)
         weight = _balance(prompts.right_count, classes.shape[1])
         return functional.cross_entropy(possible, prompts.right_count, weight=weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, fields
 
 import torch
@@ -21,8 +21,8 @@ class Prompts:
             answers, the most frequent first.
         states: [N, w] of the responses.
         lengths: [N] of the responses, as shares of the longest.
-        of: [N] the prompt of each row.
-        others: [N] rows whose answer is not the most frequent one.
+        prompt_of_row: [N] the prompt of each row.
+        gives_other_answer: [N] whether a row gives an answer that is not the most frequent one.
         possible: [P, s + 1] the counts that the right one of the other answers can have; 0: none is right.
         vote_right: [P] whether the most frequent answer is right.
         right_count: [P] how many rows give the right one of the other answers; 0: none.
@@ -32,8 +32,8 @@ class Prompts:
     prompt: Float[Tensor, "p f"]
     states: Float[Tensor, "n w"]
     lengths: Float[Tensor, " n"]
-    of: Int[Tensor, " n"]
-    others: Bool[Tensor, " n"]
+    prompt_of_row: Int[Tensor, " n"]
+    gives_other_answer: Bool[Tensor, " n"]
     possible: Bool[Tensor, "p c"]
     vote_right: Int[Tensor, " p"]
     right_count: Int[Tensor, " p"]
@@ -42,22 +42,24 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.prompt)
 
-    def of_prompt(self, number: int) -> Prompts:
+    def single(self, number: int) -> Prompts:
         """One of them alone."""
-        by_row = ("states", "lengths", "of", "others", "right")
-        mine = self.of == number
+        by_row = ("states", "lengths", "prompt_of_row", "gives_other_answer", "right")
+        mine = self.prompt_of_row == number
         parts = {}
         for item in fields(self):
             value = getattr(self, item.name)
             parts[item.name] = value[mine] if item.name in by_row else value[number : number + 1]
-        return Prompts(**{**parts, "of": torch.zeros(int(mine.sum()), dtype=torch.long)})
+        parts["prompt_of_row"] = torch.zeros(int(mine.sum()), dtype=torch.long)
+        return Prompts(**parts)
 
 
 def joined(prompts: list[Prompts]) -> Prompts:
     """Several single prompts as one."""
     parts = {item.name: torch.cat([getattr(each, item.name) for each in prompts]) for item in fields(Prompts)}
-    rows = torch.tensor([len(each.of) for each in prompts])
-    return Prompts(**{**parts, "of": torch.arange(len(prompts)).repeat_interleave(rows)})
+    rows = torch.tensor([len(each.prompt_of_row) for each in prompts])
+    parts["prompt_of_row"] = torch.arange(len(prompts)).repeat_interleave(rows)
+    return Prompts(**parts)
 
 
 def read_prompts(candidates: Candidates, *, width: int, size: int) -> tuple[list[int], Prompts]:
@@ -74,18 +76,15 @@ def read_prompts(candidates: Candidates, *, width: int, size: int) -> tuple[list
     right = candidates.verdicts()
     by_frequency = candidates.answers_by_frequency()
     groups = sorted(by_frequency)
-    in_order = candidates.rows_in_order()
     rows_of: dict[int, list[int]] = defaultdict(list)
-    for row in in_order:
+    for row in candidates.in_order:
         rows_of[candidates.answers[row][0]].append(row)
-    counts = Counter(candidates.answers[row] for row in in_order)
     read: list[Prompts] = []
     for group in groups:
         prompt = _read_prompt(
             candidates,
             rows=sorted(rows_of[group]),
             answers=by_frequency[group],
-            counts=counts,
             right=right,
             lengths=lengths,
             size=size,
@@ -99,7 +98,6 @@ def _read_prompt(
     *,
     rows: list[int],
     answers: list[GroupAnswer],
-    counts: Counter[GroupAnswer],
     right: dict[GroupAnswer, bool],
     lengths: Float[Tensor, " b"],
     size: int,
@@ -110,21 +108,21 @@ def _read_prompt(
     vote, *others = answers
     shares = torch.zeros(size, dtype=torch.float32)
     for place, answer in enumerate(answers[:size]):
-        shares[place] = counts[answer] / len(rows)
+        shares[place] = candidates.counts[answer] / len(rows)
     answered = sum(candidates.answered[row] for row in rows) / len(rows)
     gives_other = [candidates.answered[row] and candidates.answers[row] != vote for row in rows]
     possible = torch.zeros(1, size + 1, dtype=torch.bool)
-    possible[0, [0, *(min(counts[answer], size) for answer in others)]] = True
+    possible[0, [0, *(min(candidates.counts[answer], size) for answer in others)]] = True
     # Of several that the verifier accepts the rarest counts.
-    right_counts = [min(counts[answer], size) for answer in others if right.get(answer, False)]
+    right_counts = [min(candidates.counts[answer], size) for answer in others if right.get(answer, False)]
     right_count = right_counts[-1] if right_counts else 0
     share_answered = torch.tensor([answered], dtype=torch.float32)
     return Prompts(
         prompt=torch.cat([share_answered, states.mean(dim=0), shares])[None],
         states=states,
         lengths=lengths[rows],
-        of=torch.zeros(len(rows), dtype=torch.long),
-        others=torch.tensor(gives_other),
+        prompt_of_row=torch.zeros(len(rows), dtype=torch.long),
+        gives_other_answer=torch.tensor(gives_other),
         possible=possible,
         vote_right=torch.tensor([int(right.get(vote, False))]),
         right_count=torch.tensor([right_count]),
@@ -139,8 +137,8 @@ def _no_prompts(width: int, size: int) -> Prompts:
         prompt=torch.zeros(0, 1 + width + size, dtype=torch.float32),
         states=torch.zeros(0, width, dtype=torch.float32),
         lengths=torch.zeros(0, dtype=torch.float32),
-        of=none,
-        others=none.bool(),
+        prompt_of_row=none,
+        gives_other_answer=none.bool(),
         possible=torch.zeros(0, size + 1, dtype=torch.bool),
         vote_right=none,
         right_count=none,

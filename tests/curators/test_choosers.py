@@ -157,8 +157,9 @@ def test_an_answer_that_was_asked_about_in_vain_is_not_asked_about_again():
 def test_care_learns_the_same_whatever_the_order_of_the_rows():
     def learnt(order):
         curator = Appeals(random_share=0.0, choose="care", curator="grpo", budget=12)
-        trusted = torch.tensor([row in (6, 10, 11) for row in range(12)])
-        rollouts = replace(batch([]), trusted=trusted, answers=[*ANSWERS[:6], "3", "8", "8", None, "4", "5"])
+        # Of the second prompt "3" and "4" are equally frequent, "3" is known to be wrong and "4" to be right.
+        trusted = torch.tensor([row in (6, 10) for row in range(12)])
+        rollouts = replace(batch([]), trusted=trusted, answers=[*ANSWERS[:6], "3", "3", None, None, "4", "4"])
         curator.curate(rollouts.take(torch.tensor(order)), generator=torch.Generator().manual_seed(0))
         return [(int(past["vote_right"]), int(past["right_count"])) for past in probes_of(curator)["past"]]
 

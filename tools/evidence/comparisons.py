@@ -13,6 +13,7 @@ from geoalign.statistics import Interval, PairedDifference, holm, share_interval
 from tools.evidence import runs
 from tools.evidence.curves import last_gold
 from tools.evidence.results import Level, difference_from_zero
+from tools.evidence.runs import Setting
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -235,6 +236,55 @@ def repeated_shares() -> list[Share]:
     ]
 
 
+# The rivals of `appeals_13`: all four have to be below it for it to lead at a level.
+RIVALS = ("majority_13", "majority_denoise_13", "care_13", "care_denoise_13")
+_OTHERS = ("informative_13", "negatives_13", "random_13", "appeals_13_shipped")
+_OTHER_BUDGETS = {
+    "appeals_6": ("majority_6", "care_6", "random_6", "majority_13", "care_13"),
+    "appeals_26": ("majority_26", "care_26", "random_26"),
+}
+
+
+def checks() -> list[Comparison]:
+    """Which responses to check: ours minus each rival, at equal numbers of distinct checks and with fewer."""
+    found = []
+    for setting in runs.CHECKS:
+        for rival in RIVALS:
+            found.append(_of_checks(setting, "appeals_13", rival, planned=PRIMARY))
+        for other in _OTHERS:
+            found.append(_of_checks(setting, "appeals_13", other))
+        for ours, others in _OTHER_BUDGETS.items():
+            for other in others:
+                found.append(_of_checks(setting, ours, other))
+    return found
+
+
+def _of_checks(setting: Setting, ours: str, other: str, *, planned: str = SECONDARY) -> Comparison:
+    name = f"checks.{setting.name}.{ours}_minus_{other}"
+    return _one(name, setting.label, setting.level, ours, other, planned=planned)
+
+
+def checks_shares() -> list[Share]:
+    """How much of what true rewards gain the arms with checks have."""
+    found = []
+    for setting in runs.CHECKS:
+        for row in setting.level.table.rows:
+            if row.arm not in ("grpo", "clean"):
+                share = setting.level.share(row.arm, "clean")
+                found.append(Share(f"checks.{setting.name}.{row.arm}_share", setting.label, f"`{row.arm}`", share))
+    return found
+
+
+def no_harm() -> list[Comparison]:
+    """Is `denoise` anywhere below GRPO, and does it keep what the earlier version gained?"""
+    found = []
+    for setting in runs.NO_HARM:
+        key = f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}"
+        found.append(_one(key, setting.label, setting.level, "denoise", planned=PRIMARY))
+        found.append(_one(f"{key}.modelled", setting.label, setting.level, "denoise_modelled"))
+    return found
+
+
 def tuned() -> list[Comparison]:
     """`denoise` and GRPO with the learning rate and KL term that suit each; 40% of the rewards are wrong."""
     primary = []
@@ -272,10 +322,12 @@ GROUPS = {
     "strict": strict,
     "flipped": flipped,
     "repeated": repeated,
+    "checks": checks,
+    "no_harm": no_harm,
     "tuned": tuned,
     "long": long,
 }
-SHARES = {"substring": substring_shares, "repeated": repeated_shares}
+SHARES = {"substring": substring_shares, "repeated": repeated_shares, "checks": checks_shares}
 
 
 @functools.cache

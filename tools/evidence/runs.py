@@ -107,3 +107,20 @@ LONG = (LONG_DIALOGUE, LONG_FIVE)
 REPEATED = Setting("three numbers, errors repeat, 40%", "math_repeated", "repeated_40")
 APPEALS = Setting("three numbers, errors repeat, 40%, eight more", "math_appeals", "repeated_40")
 APPEALS_20 = Setting("three numbers, errors repeat, 20%", "math_appeals", "repeated_20")
+
+# Which responses to check, at equal numbers of distinct checks.
+CHECKS = (
+    Setting("errors repeat, 40%", "math_checks", "repeated_40"),
+    Setting("40% flipped", "math_checks", "flip_40"),
+)
+# GRPO, today's `denoise` and the earlier one side by side, where verdicts may not tell how far to believe them.
+NO_HARM = (
+    Setting("three numbers, no wrong rewards", "math_no_harm", "none"),
+    Setting(THREE_20, "math_no_harm", "flip_20"),
+    Setting(THREE_40, "math_no_harm", "flip_40"),
+    Setting("three numbers, errors repeat, 20%", "math_no_harm", "repeated_20"),
+    Setting("three numbers, errors repeat, 40%", "math_no_harm", "repeated_40"),
+    Setting("five numbers, no wrong rewards", "math_hard_no_harm", "none"),
+    Setting(FIVE_20, "math_hard_no_harm", "flip_20"),
+    Setting(FIVE_40, "math_hard_no_harm", "flip_40"),
+)

@@ -84,6 +84,7 @@ SCORES = {
     "substring": (runs.BEFORE_MENDED, runs.ROUND_4, runs.ROUND_5, runs.ROUND_6, runs.ROUND_8),
     "pretrained": (runs.STRICT, runs.FLIPPED, runs.FLIPPED_EXPECTED, runs.IN_STATES),
     "repeated": (runs.REPEATED, runs.APPEALS, runs.APPEALS_20),
+    "checks": runs.CHECKS,
     "tuned": tuple(one.setting for one in runs.TUNED),
     "long": runs.LONG,
 }
@@ -131,6 +132,27 @@ def shares(group: str) -> str:
     """How much of what true rewards gain some arms have."""
     rows = ([one.where, one.what, percent(one.share)] for one in shares_of(group))
     return table(["where", "arm", "of what true rewards gain (95%)"], rows)
+
+
+# --- no harm where nothing can be known -------------------------------------------------------------------------------
+
+
+def no_harm() -> str:
+    """One row a level: GRPO's score, what today's and the earlier `denoise` add to it, and what is kept of the gain."""
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level = setting.level
+        today = level.over_warm_starts("denoise")
+        earlier = level.over_warm_starts("denoise_modelled")
+        yield setting.label
+        yield str(today.pairs)
+        yield plain(level.final("grpo"), 2)
+        yield signed(today.interval)
+        yield signed(earlier.interval)
+        yield f"{today.interval.estimate / earlier.interval.estimate:.0%}" if earlier.interval.low > 0 else "-"
+
+    heads = ["level", "warm starts", "GRPO", "`denoise` minus GRPO (95%)", "earlier `denoise` minus GRPO (95%)", "kept"]
+    return table(heads, map(row_of, runs.NO_HARM))
 
 
 # --- the earlier `denoise`, twenty seeds ------------------------------------------------------------------------------
@@ -458,6 +480,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "scores": scores,
     "comparisons": comparisons,
     "shares": shares,
+    "no_harm": no_harm,
     "settings": settings,
     "units": units,
     "blocks": blocks,

@@ -117,8 +117,8 @@ def _why_nothing_was_judged(summary: Summary) -> str:
         if counts["scored"]:
             return ""
         return (
-            f"The curator `{summary['curator']['type']}` gave no reward a score: it judges none, or it had too little to "
-            "compare. If you name no curator, `denoise` judges the rewards."
+            f"The curator `{summary['curator']['type']}` gave no reward a score: it judges none, or it had too little "
+            "to compare. If you name no curator, `denoise` judges the rewards."
         )
     lone = reason_of_lone_rollouts(summary)
     if lone:

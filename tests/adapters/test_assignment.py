@@ -28,12 +28,17 @@ def test_full_curation_stands_row_by_row():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "stay"),
-    [([0.0, math.nan, 1, 1, 0, 0], True), ([0.0, math.nan, 1, 1, 0, 1], False), ([0.0, 0.5, 1, 1, 0, 0], False)],
+    ("given", "curated", "stay"),
+    [
+        ([0.0, 0, 1, 1, 0, 0], [0.0, 0, 1, 1, 0, 0], True),
+        ([0.0, 0, 1, 1, 0, 0], [0.0, 0.5, 1, 1, 0, 0], False),
+        ([0.0, math.nan, 1, 1, 0, 0], [0.0, math.nan, 1, 1, 0, 0], False),
+    ],
+    ids=["the same", "another", "one without a reward"],
 )
-def test_rewards_stay_where_each_row_has_its_own_or_none(rewards, stay):
-    rollouts = Rollouts(rewards=torch.tensor([0.0, math.nan, 1, 1, 0, 0]), groups=GROUPS)
-    placed = assign(curation(rollouts, source=list(range(6)), rewards=rewards), GROUPS)
+def test_rewards_stay_where_each_row_has_its_own(given, curated, stay):
+    rollouts = Rollouts(rewards=torch.tensor(given), groups=GROUPS)
+    placed = assign(curation(rollouts, source=list(range(6)), rewards=curated), GROUPS)
     assert rewards_stay(placed, rollouts) == stay
 
 

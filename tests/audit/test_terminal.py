@@ -206,6 +206,12 @@ def test_a_curator_that_reads_no_trusted_rewards_is_offered_no_labels(lines):
     assert "--labels" not in " ".join(lines(verdicts(), "--curator", "pair_count"))
 
 
+def test_a_curator_that_judges_nothing_is_named_with_the_one_that_does(lines):
+    said = " ".join(" ".join(lines(verdicts(), "--curator", "pods")).split())
+    assert "The curator `pods` gave no reward a score" in said
+    assert "If you name no curator, `denoise` judges the rewards." in said
+
+
 def test_a_file_without_recognised_answers_says_where_they_are_read_from(lines):
     said = " ".join(" ".join(lines(without_boxes())).split())
     assert r"read from \boxed{...} in a response, or from a field: --field final_answer=NAME" in said

@@ -136,6 +136,8 @@ def test_every_shipped_config_is_valid() -> None:
     configs = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
     # Of the full-size ones, `common` is what others build on and `launch` is accelerate's.
     configs = [path for path in configs if path.parent.name not in ("common", "launch")]
+    # These are settings of an adapter, which its own tests read.
+    configs = [path for path in configs if path.name != "swift_dapo_math.yaml"]
     runs = [path for path in configs if "arms" not in yaml.safe_load(path.read_text())]
     # Those that only build on another comparison.
     runs = [path for path in runs if path.parent.name != "evidence"]

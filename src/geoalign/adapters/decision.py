@@ -128,13 +128,9 @@ def final_advantages(assignment: Assignment, computed: Callable[[], Float[Tensor
 def rewards_stay(assignment: Assignment, rollouts: Rollouts) -> bool:
     """Whether each row has the reward that it came with: the engine's own advantages hold, times the weights.
 
-    A row without a reward (NaN) that stays without one has it, too.
+    Not where a row has no reward (NaN): engines' own formulas do not leave it out.
     """
-    if assignment.advantages is not None:
-        return False
-    given = rollouts.rewards[assignment.source]
-    same = (assignment.rewards == given) | (assignment.rewards.isnan() & given.isnan())
-    return bool(same.all())
+    return assignment.advantages is None and torch.equal(assignment.rewards, rollouts.rewards[assignment.source])
 
 
 def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:

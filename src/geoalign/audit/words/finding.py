@@ -114,7 +114,12 @@ def _why_nothing_was_judged(summary: Summary) -> str:
     counts = summary["counts"]
     verifier = summary["verifier"]
     if not goes_by_verdicts(summary):
-        return "" if counts["scored"] else "No reward could be compared with another."
+        if counts["scored"]:
+            return ""
+        return (
+            f"The curator `{summary['curator']['type']}` gave no reward a score: it judges none, or it had too little "
+            "to compare. If you name no curator, `denoise` judges the rewards."
+        )
     lone = reason_of_lone_rollouts(summary)
     if lone:
         return lone

@@ -8,11 +8,15 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
+from packaging.version import Version
 from torch import Tensor
 from transformers import DynamicCache
 
 # Fewer tokens than this are not worth a pass of their own.
 _SHORTEST = 16
+# The option of `generate` that takes a cache. transformers gave it another name, and warns of the old one.
+_CACHE_OPTION = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 
 
 def generate_sharing_prompts(
@@ -28,7 +32,7 @@ def generate_sharing_prompts(
         cache = _prompt_cache(model, input_ids[::repeats], attention_mask[::repeats])
         if cache is not None:
             cache.batch_repeat_interleave(repeats)
-            options["past_key_values"] = cache
+            options[_CACHE_OPTION] = cache
     return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
 
 
@@ -58,9 +62,8 @@ def _makes_its_own_cache(options: dict[str, Any]) -> bool:
     def chosen(name: str) -> Any:
         return options.get(name, getattr(config, name, None))
 
-    if chosen("past_key_values") is not None or chosen("cache_implementation") is not None:
-        return False
-    return chosen("use_cache") is not False
+    names_a_cache = any(chosen(name) is not None for name in ("cache", "past_key_values", "cache_implementation"))
+    return not names_a_cache and chosen("use_cache") is not False
 
 
 def _prompt_cache(model: Any, input_ids: Tensor, attention_mask: Tensor) -> DynamicCache | None:

@@ -121,6 +121,8 @@ PAGES: tuple[Page, ...] = (
             "flipped.new_group_accuracy",
             "flipped.heldout_accuracy",
             "in_states.new_group_accuracy",
+            "checks.warm_starts",
+            "no_harm.warm_starts",
             "twelve.runs_above",
             "twelve.significant",
             "twelve.share_lowest",

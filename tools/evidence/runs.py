@@ -108,6 +108,8 @@ REPEATED = Setting("three numbers, errors repeat, 40%", "math_repeated", "repeat
 APPEALS = Setting("three numbers, errors repeat, 40%, eight more", "math_appeals", "repeated_40")
 APPEALS_20 = Setting("three numbers, errors repeat, 20%", "math_appeals", "repeated_20")
 
+# The warm starts that the plans of the next two comparisons ask for.
+PLANNED_WARM_STARTS = 8
 # Which responses to check, at equal numbers of distinct checks.
 CHECKS = (
     Setting("errors repeat, 40%", "math_checks", "repeated_40"),

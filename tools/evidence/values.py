@@ -206,6 +206,13 @@ def _of_repeated_errors() -> Named:
         yield f"repeated_40.{name}_final", plain(runs.APPEALS.level.final(arm), 2)
 
 
+def _of_runs_under_way() -> Named:
+    """How many of the planned warm starts have run, of the comparisons that are not whole yet."""
+    for name, settings in {"checks": runs.CHECKS, "no_harm": runs.NO_HARM}.items():
+        whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
+        yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
+
+
 def _of_tuning() -> Named:
     five = runs.TUNED[1].setting.level
     yield "tuned.lowest_default_five_numbers", plain(min(five.scores("denoise").values()), 2)
@@ -354,6 +361,7 @@ SOURCES = (
     _of_the_earlier,
     _of_dialogue,
     _of_repeated_errors,
+    _of_runs_under_way,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

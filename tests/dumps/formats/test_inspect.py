@@ -10,7 +10,6 @@ from written import read
 
 from geoalign.errors import ConfigError, InputError
 
-
 ZSTD = 93  # the number of the method in a zip archive
 
 

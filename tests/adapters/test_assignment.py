@@ -18,7 +18,8 @@ def curation_of(source, **changes):
 
 
 def test_full_curation_stands_row_by_row():
-    placed = assign(curation_of([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
+    full = curation_of([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1])
+    placed = assign(full, GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 5, 4]
     assert placed.replaced.tolist() == [True, False, False, False, True, True]
     assert placed.kept.all()
@@ -29,7 +30,11 @@ def test_full_curation_stands_row_by_row():
 
 @pytest.mark.parametrize(
     ("rewards", "stay"),
-    [([0.0, math.nan, 1, 1, 0, 0], True), ([0.0, math.nan, 1, 1, 0, 1], False), ([0.0, 0.5, 1, 1, 0, 0], False)],
+    [
+        ([0.0, math.nan, 1, 1, 0, 0], True),
+        ([0.0, math.nan, 1, 1, 0, 1], False),
+        ([0.0, 0.5, 1, 1, 0, 0], False),
+    ],
 )
 def test_rewards_stay_where_each_row_has_its_own_or_none(rewards, stay):
     rollouts = Rollouts(rewards=torch.tensor([0.0, math.nan, 1, 1, 0, 0]), groups=GROUPS)

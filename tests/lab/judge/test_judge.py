@@ -14,14 +14,14 @@ from geoalign.lab.judge.command import JudgeRequest
 from geoalign.lab.judge.judge import judge
 
 
-def responses(*texts):
-    """Responses to the prompts of the set helpful, one each."""
-    return [row(text, number=number) for number, text in enumerate(texts)]
+def of_lengths(letter, lengths):
+    """Responses of so many letters to the prompts of the set helpful, one each."""
+    return [row(letter * length, number=number) for number, length in enumerate(lengths)]
 
 
 # The longer one wins: 3 wins, 1 loss, 1 tie in helpful, 1 loss in harmless.
-A = [*responses("x" * 9, "x" * 9, "x" * 9, "x" * 2, "x" * 5), row("no", name="harmless")]
-B = [*responses("y" * 5, "y" * 5, "y" * 5, "y" * 5, "y" * 5), row("yes", name="harmless")]
+A = [*of_lengths("x", [9, 9, 9, 2, 5]), row("no", name="harmless")]
+B = [*of_lengths("y", [5, 5, 5, 5, 5]), row("yes", name="harmless")]
 BY_LENGTH = {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
 
 
@@ -179,7 +179,7 @@ def test_a_stopped_command_says_how_to_go_on_and_goes_on(server, saved, settings
         return Reply(verdict("tie", 0.5, 0.5).body, delay=0.02)
 
     server.reply = interrupting
-    files = (saved("a.jsonl", responses(*["x"] * 50)), saved("b.jsonl", responses(*["yy"] * 50)))
+    files = (saved("a.jsonl", of_lengths("x", [1] * 50)), saved("b.jsonl", of_lengths("y", [2] * 50)))
     out = tmp_path / "out"
     endpoint = ["--base-url", server.url, "--model", "test-judge", "--set", "concurrency=2", "--output", out]
     assert call(monkeypatch, "judge", *files, *endpoint) == 130

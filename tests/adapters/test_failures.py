@@ -54,7 +54,7 @@ def test_what_it_returns_or_nan(reward, caplog):
         assert math.isnan(call("a", broken=True))
         assert math.isnan(call("a", slow=True))
         assert time.monotonic() - started < 4
-    first, second = (record.getMessage() for record in caplog.records)
+    first, second = caplog.messages
     assert "failed (ArithmeticError: no number): a row without a reward" in first
     assert "failed (TimeoutError: no reward within 1.0 s): a row" in second
 

@@ -28,6 +28,15 @@ def states_of_texts(rewards, groups):
     return extract_states_from_texts(model().to(rewards.device), tokenizer(), ["1+1=", "2"], ["2", "34"]).states
 
 
+# Where the packed responses of two rows begin and end, in tokens.
+OFFSETS = (0, 4, 6)
+
+
+def packed(rewards, groups, *position):
+    """States packed one after the other, with the offsets as they come: on the GPU."""
+    return packed_states(rewards[:, None].nan_to_num(), groups.new_tensor(OFFSETS), groups[2:4] + 1, *position)
+
+
 FUNCTIONS = {
     "place": placed,
     "place all": lambda r, g: placed(r, g, keep=True),
@@ -35,11 +44,9 @@ FUNCTIONS = {
     "trl by function": lambda r, g: advantages_by_function(r[:, None], torch.ones(1), 3),
     "swift": lambda r, g: scaled_advantages(r, 3, estimator="rloo", scale_rewards="batch"),
     "slime": lambda r, g: normalised_rewards(r, g, ~r.isnan(), normalise=True, by_std=True),
-    # Offsets and answers as they come: on the GPU, and from the tokenizer.
-    "packed": lambda r, g: packed_states(r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "mean"),
-    "packed answers": lambda r, g: packed_states(
-        r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "answer_start", torch.tensor([-1, 1])
-    ),
+    "packed": lambda r, g: packed(r, g, "mean"),
+    # Answers come from the tokenizer: on the CPU.
+    "packed answers": lambda r, g: packed(r, g, "answer_start", torch.tensor([-1, 1])),
     "extract": states_of_texts,
 }
 
@@ -69,4 +76,6 @@ def test_the_pretence_refuses_what_a_gpu_refuses():
         for words, call in refused.items():
             with pytest.raises((RuntimeError, TypeError), match=words):
                 call()
-        assert (there * here.sum())[torch.tensor([2])].cpu().numpy().tolist() == [6.0]
+        # A number and an index of the CPU may meet a tensor of the GPU: 2 * 3.
+        product = there * here.sum()
+        assert product[torch.tensor([2])].cpu().numpy().tolist() == [6.0]

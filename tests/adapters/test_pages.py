@@ -82,7 +82,10 @@ def test_skyrls_own_command_is_read():
 
 
 def test_axolotls_section_is_read():
-    sections = [block["geoalign"] for block in yaml_blocks("axolotl")]
-    plain, checked = (read_section(StateSettings, section, engine="Axolotl") for section in sections)
-    assert (plain.curator, plain.hidden_position) == (DenoiseConfig(), "mean")
-    assert (type(checked.curator), checked.second_verifier) == (AppealsConfig, "math_verify")
+    plain_block, checked_block = yaml_blocks("axolotl")
+    plain = read_section(StateSettings, plain_block["geoalign"], engine="Axolotl")
+    assert plain.curator == DenoiseConfig()
+    assert plain.hidden_position == "mean"
+    checked = read_section(StateSettings, checked_block["geoalign"], engine="Axolotl")
+    assert type(checked.curator) is AppealsConfig
+    assert checked.second_verifier == "math_verify"

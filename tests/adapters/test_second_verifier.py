@@ -90,7 +90,7 @@ def test_a_function_that_takes_too_long_is_left_behind_and_asked_again_once_it_h
         started = time.monotonic()
         assert second.rewards(ROWS) == [None] * 3
         assert time.monotonic() - started < 1
-    first, later = [record.getMessage() for record in caplog.records]
+    first, later = caplog.messages
     why = "no verdicts within 0.1 s"
     assert first == f"second verifier judge: {why}; 3 of 3 rows stay as they are, and the training goes on"
     assert "an earlier call has not ended" in later

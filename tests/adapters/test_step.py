@@ -96,7 +96,8 @@ def test_what_went_wrong_is_logged_where_it_did():
 
 
 def test_shares_of_what_looks_wrong_and_of_what_was_changed():
-    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 0, NAN, 1, 1, 0]), groups=torch.arange(8) // 8)
+    rewards = torch.tensor([1.0, 0, 1, 0, NAN, 1, 1, 0])
+    rollouts = Rollouts(rewards=rewards, groups=torch.zeros(8, dtype=torch.long))
     curation = replace(
         identity(rollouts),
         source=torch.tensor([0, 0, 2, 3, 4, 5, 6]),
@@ -109,7 +110,8 @@ def test_shares_of_what_looks_wrong_and_of_what_was_changed():
     # Of seven scored rows two look wrong; one was replaced, one shaped, one weighed, one left out.
     assert metrics["anomalous_share"] == pytest.approx(2 / 7)
     assert metrics["changed_share"] == pytest.approx(4 / 7)
-    unscored = decision_metrics(identity(rollouts), rollouts, assign(identity(rollouts), rollouts.groups))
+    unchanged = identity(rollouts)
+    unscored = decision_metrics(unchanged, rollouts, assign(unchanged, rollouts.groups))
     assert math.isnan(unscored["anomalous_share"])
     assert unscored["changed_share"] == 0
 
@@ -125,7 +127,8 @@ def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():
     torch.testing.assert_close(found["components"]["verdict"], torch.tensor([1.0, NAN, 0.0]), equal_nan=True)
     assert found["components"]["verdict"].dtype == torch.float32
     # Nothing is known of a batch in which nothing was scored.
-    assert named_components(["x"], [None], torch.tensor([NAN]), source="numbers")["components"]["x"].isnan().all()
+    unknown = named_components(["x"], [None], torch.tensor([NAN]), source="numbers")
+    assert unknown["components"]["x"].isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -145,9 +148,15 @@ def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     plain = {"curator": {"type": "denoise", "geometry": "none", "component": "verdict"}, "monitor": True}
     session = make_session(load_settings(kind, plain), how="{need}")
     assert session.curator.components == ("verdict",)
-    verdict, group = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8) // 4
-    rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
-    decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
+    verdict = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    rewards = verdict + torch.arange(8)
+    rollouts = Rollouts(
+        rewards=rewards,
+        groups=torch.arange(8) // 4,
+        answers=["a", "a", "b", "a", "b", "a", "a", "b"],
+        components={"verdict": verdict},
+    )
+    decision = decide(session, rollouts)
     assert bool((decision.curation.scores != 0).any())
     assert torch.equal(decision.assignment.rewards, rewards)
     assert set(prefixed_metrics(decision.metrics)) >= METRICS

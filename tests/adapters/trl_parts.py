@@ -51,9 +51,12 @@ def model(seed: int = 0, dropout: float = 0.0):
 
 
 def data(rows: int = 32, conversational: bool = False):
-    texts = [f"{i}+{i + 1}=" for i in range(rows)]
-    prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
-    return Dataset.from_list([{"prompt": p, "gold": str(i), "score_a": float(i)} for i, p in enumerate(prompts)])
+    found = []
+    for number in range(rows):
+        text = f"{number}+{number + 1}="
+        prompt = [{"role": "user", "content": text}] if conversational else text
+        found.append({"prompt": prompt, "gold": str(number), "score_a": float(number)})
+    return Dataset.from_list(found)
 
 
 def digits(completions, **columns):
@@ -127,7 +130,8 @@ class Scripted(Curator):
 
 def best_of_group(rollouts: Rollouts) -> Curation:
     """Every row of a group of 4 becomes its row of highest reward."""
-    best = rollouts.rewards.nan_to_num(-9).view(-1, 4).argmax(1) + torch.arange(0, len(rollouts), 4)
+    place_in_group = rollouts.rewards.nan_to_num(-9).view(-1, 4).argmax(1)
+    best = place_in_group + torch.arange(0, len(rollouts), 4)
     return curation(rollouts, source=best.repeat_interleave(4))
 
 
@@ -202,4 +206,6 @@ def curated_batch(prepared):
 def by_hand(rewards: torch.Tensor, size: int = 4) -> torch.Tensor:
     """GRPO's advantages of contiguous groups with TRL's constant, written out: (r - mean) / (std + 1e-4)."""
     grouped = rewards.view(-1, size)
-    return ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)).view(-1)
+    mean = grouped.mean(1, keepdim=True)
+    std = grouped.std(1, keepdim=True)
+    return ((grouped - mean) / (std + 1e-4)).view(-1)

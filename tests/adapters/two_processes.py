@@ -53,7 +53,13 @@ def identity(folder):
 
     fields = {"answers": "gold", "true_rewards": scores}
     # Rank 0 alone shows labelled rollouts.
-    labelled = LabelledRollouts(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
+    labelled = LabelledRollouts(
+        prompts=["1+2="] * 2,
+        responses=["3", "four"],
+        rewards=[1.0, 0.0],
+        groups=[0, 0],
+        answers=["3", "4"],
+    )
     extra = {"rollout_fields": fields, "labelled_rollouts": labelled, "second_verifier": digits}
     curated = trainer(folder / "curated", watcher, extra=extra, **SHAPE)
     curated.train()
@@ -199,19 +205,33 @@ def sharded(folder):
         runs[cls, source] = [*parts, *(seen.hidden for seen in watcher.seen)]
     alone = extract_states_from_texts(model(), tokenizer(), *texts, layer=[1.0, 0]).states
     first, *others = runs.values()
+    parameters = list(model().parameters())
     return {
-        "moved": max(float((a - b).detach().abs().max()) for a, b in zip(first, model().parameters(), strict=False)),
-        "apart": [max(float((a - b).abs().max()) for a, b in zip(first, other, strict=True)) for other in others],
-        "labelled_rollouts": float((watcher.seen[0].hidden[8:] - alone).abs().max()) if watcher.seen else 0.0,
+        # The weights come first, then the states that were seen.
+        "moved": largest_difference(first[: len(parameters)], parameters),
+        "apart": [largest_difference(first, other) for other in others],
+        "labelled_rollouts": largest_difference([watcher.seen[0].hidden[8:]], [alone]) if watcher.seen else 0.0,
     }
+
+
+def largest_difference(tensors, others):
+    """Of any two entries in the same place of the same tensor."""
+    differences = [(one - other).detach().abs().max() for one, other in zip(tensors, others, strict=True)]
+    return float(max(differences))
 
 
 def rows_of(prompts, made):
     """A rollout function whose rows are the same in any number of processes: random tokens, seeded by their place."""
-    draws = [torch.Generator().manual_seed(RANK * len(prompts) + row) for row in range(len(prompts))]
-    rows = [torch.randint(6, 56, (3 + draw.initial_seed() % 8,), generator=draw).tolist() for draw in draws]
-    ids, logprobs = made._tokenizer(prompts)["input_ids"], [[0.0] * len(row) for row in rows]
-    return {"prompt_ids": ids, "completion_ids": rows, "logprobs": logprobs}
+    rows = []
+    for number in range(len(prompts)):
+        place = RANK * len(prompts) + number
+        draw = torch.Generator().manual_seed(place)
+        rows.append(torch.randint(6, 56, (3 + place % 8,), generator=draw).tolist())
+    return {
+        "prompt_ids": made._tokenizer(prompts)["input_ids"],
+        "completion_ids": rows,
+        "logprobs": [[0.0] * len(row) for row in rows],
+    }
 
 
 def by_curator(folder, cls=Sharded):

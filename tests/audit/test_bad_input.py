@@ -61,7 +61,8 @@ def test_groups_of_different_sizes(tmp_path, run):
     summary = run(path)
     assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
     assert f"Groups differ in size in {path}: they have 3 to 4 rollouts." in list(what_was_read(summary))
-    listed = changed(responses(), 2, response=["a"] * 3, pred_score=[1.0] * 3, score=[True] * 3, pred=["1"] * 3)
+    of_three = {"response": ["a"] * 3, "pred_score": [1.0] * 3, "score": [True] * 3, "pred": ["1"] * 3}
+    listed = changed(responses(), 2, **of_three)
     summary = run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
     assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
 

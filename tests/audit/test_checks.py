@@ -58,12 +58,17 @@ def write(path, rows):
 
 
 def labelled(rows, right="right", wrong="wrong", until=None):
-    """The first rows with what is true of them."""
+    """The rows, of which the first get a label of what is true of them."""
     until = len(rows) if until is None else until
-    return [
-        {**row, "label": (right if row["final_answer"] == "a" else wrong) if place < until else ""}
-        for place, row in enumerate(rows)
-    ]
+    found = []
+    for place, row in enumerate(rows):
+        true_label = right if row["final_answer"] == "a" else wrong
+        found.append({**row, "label": true_label if place < until else ""})
+    return found
+
+
+def labels_of_lines(rows):
+    return [(row["line"], row["label"]) for row in rows]
 
 
 # --- the draw ---------------------------------------------------------------------------------------------------------
@@ -96,7 +101,9 @@ def test_every_row_is_drawn_equally_often_at_every_place():
 
 
 def test_the_drawn_rows_are_scored_rows_of_the_file_each_once(tmp_path, run):
-    rows = [{**row, "reward": None} if place % 3 == 0 else row for place, row in enumerate(verdicts())]
+    rows = verdicts()
+    for row in rows[::3]:
+        row["reward"] = None
     run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", draw_checks=30)
     found = read(tmp_path / "out" / "checks.csv")
     lines = [int(row["line"]) for row in found]
@@ -166,7 +173,8 @@ def test_the_first_labelled_rows_are_a_sample_of_their_own(tmp_path, run, dump, 
 
 def test_a_row_that_was_passed_over_counts_both_ways(tmp_path, run, dump, drawn):
     rows = labelled(drawn(20))
-    passed_over = next(row for row in rows[:-1] if row["label"] == "wrong" and row["reward"] == "1.0")
+    rewarded_wrong = [row for row in rows[:-1] if row["label"] == "wrong" and row["reward"] == "1.0"]
+    passed_over = rewarded_wrong[0]
     judged = [row for row in rows if row["label"] == "wrong" and row is not passed_over]
     errors = sum(row["reward"] == "1.0" for row in judged)
     passed_over["label"] = ""
@@ -183,10 +191,16 @@ def other(rows, place, **values):
     return [*rows[:place], {**rows[place], **values}, *rows[place + 1 :]]
 
 
+def with_a_row_that_was_not_drawn(rows):
+    """In place of the fifth one that was drawn."""
+    drawn = {row["line"] for row in rows}
+    not_drawn = [str(line) for line in range(1, 65) if str(line) not in drawn]
+    return other(rows, 4, line=not_drawn[0])
+
+
 @pytest.mark.parametrize(("change", "message"), [
     # A row that looks wrong, added by hand in place of one that was drawn.
-    (lambda rows: other(rows, 4, line=next(str(n) for n in range(1, 65) if str(n) not in {r["line"] for r in rows})),
-     r"line \d+: draw 5 is .*, and this row is of another rollout"),
+    (with_a_row_that_was_not_drawn, r"line \d+: draw 5 is .*, and this row is of another rollout"),
     (lambda rows: other(rows, 2, response="something else"), r"response: 'something else' is not that of"),
     (lambda rows: [{**row, "drawn_from": "65"} for row in rows], r"drawn from 65 rollouts .* have 64: audit the same"),
     (lambda rows: other(rows, 2, draw="2"), r"line \d+: draw: 2 is that of .*line \d+, too; keep one"),
@@ -247,7 +261,7 @@ def test_labels_stay_with_their_rows_when_the_file_of_checks_is_sorted_otherwise
     larger = run(dump, curator="denoise", checks=sorted_file, draw_checks=40, output=tmp_path / "larger")
     assert larger["checks"]["labelled"] == 30
     kept = read(tmp_path / "larger" / "checks.csv")[:30]
-    assert [(row["line"], row["label"]) for row in kept] == [(row["line"], row["label"]) for row in rows]
+    assert labels_of_lines(kept) == labels_of_lines(rows)
 
 
 def test_a_larger_sample_keeps_the_labels_of_the_smaller(tmp_path, run, dump, drawn):
@@ -257,7 +271,7 @@ def test_a_larger_sample_keeps_the_labels_of_the_smaller(tmp_path, run, dump, dr
     run(dump, curator="denoise", checks=checks, draw_checks=30, output=tmp_path / "again")
     more = read(tmp_path / "again" / "checks.csv")
     assert len(more) == 30
-    assert [(row["line"], row["label"]) for row in more[:10]] == [(row["line"], row["label"]) for row in first]
+    assert labels_of_lines(more[:10]) == labels_of_lines(first)
     assert more[3]["note"] == "a hard one"
     assert {row["label"] for row in more[10:]} == {""}
 
@@ -281,7 +295,8 @@ def test_gold_answers_label_the_drawn_rows_at_once(tmp_path, run):
     # Row 5 was rewarded. Without its answer nobody knows whether it is right: 7 errors of 31 or 8 of 32.
     rate = summary["verifier"]["rates"][FPR]
     assert (rate["low"], rate["high"]) == (7 / 31, 8 / 32)
-    found = {int(row["line"]): (row["label"], row["by"]) for row in read(tmp_path / "out" / "checks.csv")}
+    checks = read(tmp_path / "out" / "checks.csv")
+    found = {int(row["line"]): (row["label"], row["by"]) for row in checks}
     assert found[6] == ("", "")
     assert found[1] == ("1", "gold")
     assert found[7] == ("0", "gold")
@@ -317,10 +332,8 @@ def test_a_reward_labels_a_row_as_right_if_it_is_nearer_to_that_of_a_right_one(t
     )
     summary = run(dump, curator="denoise", draw_checks=64, check_with=f"{sys.executable} {judge}")
     for name in (FPR, FNR):
-        assert (summary["verifier"]["checks"][name]["checked"], summary["verifier"]["checks"][name]["errors"]) == (
-            32,
-            8,
-        )
+        rate = summary["verifier"]["checks"][name]
+        assert (rate["checked"], rate["errors"]) == (32, 8)
 
 
 # --- the rates --------------------------------------------------------------------------------------------------------
@@ -357,7 +370,12 @@ def test_further_verifiers_help_to_predict_the_labels():
         }
     )
     features = features_of(rows, rows["reward"].to_numpy() == 1, probabilities=True)
-    assert features.tolist() == [[0.75, 1, 0], [0.75, 1, 1], [0.75, 0.5, 1], [0.25, 0, 1]]
+    assert features.tolist() == [
+        [0.75, 1, 0],
+        [0.75, 1, 1],
+        [0.75, 0.5, 1],
+        [0.25, 0, 1],
+    ]
     # Two of the three rows that j1 judged, three of the four of j2, and the three rows with the most frequent answer.
     assert right_share_guesses(rows) == pytest.approx([2 / 3, 3 / 4, 3 / 4])
 
@@ -408,7 +426,9 @@ def test_an_interval_for_every_moment_is_that_of_the_betting(tmp_path, run, dump
     rewarded = np.array([row["reward"] == "1.0" for row in rows])
     expected = anytime_intervals(wrong, rewarded, rows=64)[-1]
     assert [always[FPR]["low"], always[FPR]["high"]] == expected.tolist()
-    assert always[FPR]["high"] - always[FPR]["low"] > once[FPR]["high"] - once[FPR]["low"]
+    width_always = always[FPR]["high"] - always[FPR]["low"]
+    width_once = once[FPR]["high"] - once[FPR]["low"]
+    assert width_always > width_once
 
 
 def test_checks_tell_rates_where_several_answers_may_be_right(tmp_path, run, dump, drawn):
@@ -449,11 +469,17 @@ def test_the_best_claim_is_that_of_the_checks_inside_the_bounds():
         rate = claimed(bounds, model, checks)[FPR]
         assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == pytest.approx(told)
     alone = claimed(None, model, checked(0.3, 0.5))
-    assert (alone[FPR]["low"], alone[FPR]["high"], alone["informedness"]["by"]) == (0.3, 0.5, "checks")
+    assert (alone[FPR]["low"], alone[FPR]["high"]) == (0.3, 0.5)
+    assert alone["informedness"]["by"] == "checks"
 
 
 def test_labels_that_deny_the_supposition_of_the_bounds_are_found():
-    used = pandas.DataFrame({"group": [1, 1, 2, 2, 3, 3, 4], "compared_answer": ["a", "b", "a", "a", "a", "b", None]})
+    used = pandas.DataFrame(
+        {
+            "group": [1, 1, 2, 2, 3, 3, 4],
+            "compared_answer": ["a", "b", "a", "a", "a", "b", None],
+        }
+    )
     # Prompt 1: two right answers. Prompt 2: one answer both ways. Prompt 3 is as it should be, prompt 4 has no answer.
     assert contradicted_prompts(used, [True, True, True, False, True, False, True]) == 2
     assert contradicted_prompts(used, [True, None, True, None, True, False, True]) == 0

@@ -65,7 +65,8 @@ def test_a_file_without_a_fault_is_not_named(seed):
 def test_a_verifier_whose_verdicts_flip_is_not_named():
     rows = healthy()
     flipped = np.random.default_rng(1).random(ROWS) < 0.2
-    assert kinds(rows.assign(reward=(rows["reward"].to_numpy() > 0) ^ flipped).astype({"reward": float})) == []
+    rewarded = rows["reward"].to_numpy() > 0
+    assert kinds(rows.assign(reward=(rewarded ^ flipped).astype(float))) == []
 
 
 def test_one_value_counts_the_responses_that_give_the_gold_answer():
@@ -120,7 +121,9 @@ def test_a_reward_of_the_prompt_is_named():
 
 def test_prompts_whose_responses_agree_are_tied_without_a_fault():
     answer = np.array([str(group) for group in GROUP], dtype=object)
-    assert tied(at((GROUP % 2).astype(float), answer=answer, lengths={"characters": np.arange(ROWS)})) is None
+    reward = (GROUP % 2).astype(float)
+    part = at(reward, answer=answer, lengths={"characters": np.arange(ROWS)})
+    assert tied(part) is None
 
 
 def test_a_threshold_on_the_length_is_named():

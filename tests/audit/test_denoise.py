@@ -8,6 +8,11 @@ from dumps import ANSWERS, REWARDS, filtered, table, verdicts, write_lines
 EXPECTED = ("curator.least_slope=1", "curator.unidentified=modelled")
 
 
+def flagged_places(folder):
+    """Of every flagged row its place among the eight rollouts of its prompt."""
+    return [row["index"] % 8 for row in table(folder) if row["anomalous"]]
+
+
 def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
     summary = run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise", settings=EXPECTED)
     assert summary["curator"]["geometry"] == "none"
@@ -17,7 +22,7 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
     rows = table(tmp_path / "out")
     assert [row["final_answer"] for row in rows[:8]] == list(ANSWERS)
     # In every prompt the refused "a" and the rewarded "b", rows 3 and 5, are flagged.
-    assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
+    assert flagged_places(tmp_path / "out") == [3, 5] * 8
     for row in rows:
         wrong = row["probability_wrong"]
         assert (wrong > 0.5) == row["anomalous"]
@@ -27,8 +32,16 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
 
 
 def test_one_empty_response_hides_no_contradiction_of_the_others(tmp_path, run):
-    verdicts_on = [(g, r, g % 2 if r else 1 - g % 2) for g in range(9) for r in range(8)]
-    rows = [{"prompt": f"p{g}", "response": "same" if g + r != 1 else "", "reward": y} for g, r, y in verdicts_on]
+    rows = []
+    for prompt in range(9):
+        of_most = prompt % 2
+        for place in range(8):
+            # The first response gets one verdict, the seven others get the other one.
+            reward = 1 - of_most if place == 0 else of_most
+            rows.append({"prompt": f"p{prompt}", "response": "same", "reward": reward})
+    # Empty are the second response of the first prompt and the first of the second.
+    rows[1]["response"] = ""
+    rows[8]["response"] = ""
     # Of the nine prompts, the empty response of the second is the only one judged otherwise: nothing speaks against it.
     assert run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")["counts"]["flagged"] == 8
 
@@ -40,12 +53,19 @@ def test_one_empty_response_hides_no_contradiction_of_the_others(tmp_path, run):
 ])  # fmt: skip
 def test_two_rewards_of_a_step_are_verdicts_only_if_those_of_all_are(tmp_path, run, files, least, rewards, flagged):
     """The first step shows 0 and the least reward above it, as early in a training."""
-    steps = [[{**row, "step": step, "id": f"{step} {row['id']}"} for row in verdicts()] for step in range(2)]
-    steps[0] = [{**row, "reward": row["reward"] * least} for row in steps[0]]
-    steps[1] = [{**row, "reward": float(rewards[place % 8])} for place, row in enumerate(steps[1])]
-    parts = steps if files == 2 else [[*steps[0], *steps[1]]]
-    run(*(write_lines(tmp_path / f"{n}.jsonl", part) for n, part in enumerate(parts)), curator="denoise")
-    assert [(row["step"], row["index"] % 8) for row in table(tmp_path / "out") if row["anomalous"]] == flagged
+    first = []
+    second = []
+    for place, row in enumerate(verdicts()):
+        name = row["id"]
+        first.append({**row, "step": 0, "id": f"0 {name}", "reward": row["reward"] * least})
+        second.append({**row, "step": 1, "id": f"1 {name}", "reward": float(rewards[place % 8])})
+    if files == 2:
+        paths = [write_lines(tmp_path / "0.jsonl", first), write_lines(tmp_path / "1.jsonl", second)]
+    else:
+        paths = [write_lines(tmp_path / "0.jsonl", [*first, *second])]
+    run(*paths, curator="denoise")
+    found = [row for row in table(tmp_path / "out") if row["anomalous"]]
+    assert [(row["step"], row["index"] % 8) for row in found] == flagged
 
 
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):
@@ -74,10 +94,9 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
     summary = run(path, curator="chain", settings=members, filtered=True)
     assert [member.get("geometry") for member in summary["curator"]["members"]] == ["none", None]
     assert summary["hidden"]["note"]
-    rows = table(tmp_path / "out")
-    assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
+    assert flagged_places(tmp_path / "out") == [3, 5] * 8
     # The columns are those of `denoise` alone: a chain's reward is its last member's.
-    assert {row["denoised_reward"] for row in rows} == {None}
+    assert {row["denoised_reward"] for row in table(tmp_path / "out")} == {None}
     made = filtered(tmp_path / "out")
     assert len(made) == 32
     for one in made:
@@ -86,24 +105,32 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
 
 def test_a_prompt_of_an_earlier_file_is_known_again_where_states_are_fitted(tmp_path, run):
     """Of 12 prompts in the second file the first had 8, of 8 rollouts each."""
-    paths, states = [], []
+    paths = []
+    states = []
     for number, prompts in enumerate((8, 12)):
         paths.append(write_lines(tmp_path / f"{number}.jsonl", verdicts(prompts)))
         states.append(tmp_path / f"{number}.npy")
-        np.save(states[-1], np.random.default_rng(number).normal(size=(8 * prompts, 4)).astype(np.float32))
+        values = np.random.default_rng(number).normal(size=(8 * prompts, 4))
+        np.save(states[-1], values.astype(np.float32))
     summary = run(*paths, curator="denoise", hidden=states)
     assert [step["metrics"]["geoalign/repeated_responses"] for step in summary["steps"]] == [0, 64]
 
 
 def test_another_spelling_is_no_other_answer(tmp_path, run):
     def spelt(answer, number):
-        return [rf"\frac{{{ord(answer)}}}{{7}}", rf"\dfrac{{{ord(answer)}}}{{7}}", f"{ord(answer)}/7."][number % 3]
+        """A letter as sevenths, by turns in three spellings."""
+        n = ord(answer)
+        spellings = [rf"\frac{{{n}}}{{7}}", rf"\dfrac{{{n}}}{{7}}", f"{n}/7."]
+        return spellings[number % 3]
 
-    given = [(row, ANSWERS[number % 8], number) for number, row in enumerate(verdicts())]
-    boxed = [{**row, "response": rf"\boxed{{{spelt(answer, number)}}}"} for row, answer, number in given]
+    boxed = []
+    column = []
+    for number, row in enumerate(verdicts()):
+        answer = spelt(ANSWERS[number % 8], number)
+        boxed.append({**row, "response": rf"\boxed{{{answer}}}"})
+        column.append({**row, "response": "so", "final_answer": answer})
     summary = run(write_lines(tmp_path / "d.jsonl", boxed), curator="denoise")
-    assert [row["index"] % 8 for row in table(tmp_path / "out") if row["anomalous"]] == [3, 5] * 8
-    column = [{**row, "response": "so", "final_answer": spelt(answer, number)} for row, answer, number in given]
+    assert flagged_places(tmp_path / "out") == [3, 5] * 8
     other = run(write_lines(tmp_path / "e.jsonl", column), curator="denoise", output=tmp_path / "column")
     assert other["verifier"]["groups_with_repeated_answers"] == summary["verifier"]["groups_with_repeated_answers"]
     assert summary["equal_answers"] == {"compared": 0, "equal": 0, "undecided": 0}
@@ -111,10 +138,11 @@ def test_another_spelling_is_no_other_answer(tmp_path, run):
 
 def test_what_math_verify_calls_equal_is_one_answer_of_a_prompt(tmp_path, run):
     pytest.importorskip("math_verify")
+    judged = [("x+1", 1.0), ("1+x", 1.0), ("2", 0.0)] * 2
     rows = [
-        {"prompt": f"p{g}", "response": rf"{r}: \boxed{{{['x+1', '1+x', '2'][r % 3]}}}", "reward": float(r % 3 < 2)}
-        for g in range(3)
-        for r in range(6)
+        {"prompt": f"p{prompt}", "response": rf"{place}: \boxed{{{answer}}}", "reward": reward}
+        for prompt in range(3)
+        for place, (answer, reward) in enumerate(judged)
     ]
     summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")
     assert {row["compared_answer"] for row in table(tmp_path / "out")} == {"1+x", "2"}

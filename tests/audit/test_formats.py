@@ -36,7 +36,8 @@ def test_what_prime_rl_generated_is_set_beside_what_it_trained_on(tmp_path, run)
         made = [{**row, "id": f"{step}-{row['id']}"} for row in verifiers(step - 1)]
         cohorts = {"train/all": made, "train/effective": [*late, *made[:20]], "eval/all": made, "eval/effective": made}
         for name, rows in cohorts.items():
-            (folder := tmp_path / "in" / "rollouts" / f"step_{step}" / name).mkdir(parents=True)
+            folder = tmp_path / "in" / "rollouts" / f"step_{step}" / name
+            folder.mkdir(parents=True)
             write_lines(folder / "traces.jsonl", rows)
         late = made[20:24]
     summary = run(tmp_path / "in")
@@ -49,14 +50,21 @@ def test_what_prime_rl_generated_is_set_beside_what_it_trained_on(tmp_path, run)
         still_written.write(b'{"id": "9-')
     again = trained_on(run(tmp_path / "in", skip_bad=True, overwrite=True))
     assert again == trained_on(summary)
-    assert pq.read_table(tmp_path / "out" / "scores.parquet")["trained_on"].to_pylist()[:25] == [True] * 24 + [False]
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert scores["trained_on"].to_pylist()[:25] == [True] * 24 + [False]
     evaluated = run(folder.parent, overwrite=True)["counts"]
-    assert (evaluated["rows"], evaluated["trained_on"] + evaluated["not_trained_on"]) == (GROUPS * SIZE, 0)
+    assert evaluated["rows"] == GROUPS * SIZE
+    assert evaluated["trained_on"] + evaluated["not_trained_on"] == 0
 
 
 def test_the_stream_of_prime_rl_says_what_was_trained_on(tmp_path, run):
-    made = [{**row, "traces": [{**row["traces"][0], "id": f"trace of {row['id']}"}]} for row in verifiers(9)]
-    evaluated = {**made[0], "id": "e", "traces": [{**made[0]["traces"][0], "id": "t", "info": {"kind": "eval"}}]}
+    def with_trace(row, **values):
+        """The row with its first trace alone, in which these values stand."""
+        first = row["traces"][0]
+        return {**row, "traces": [{**first, **values}]}
+
+    made = [with_trace(row, id=f"trace of {row['id']}") for row in verifiers(9)]
+    evaluated = with_trace({**made[0], "id": "e"}, id="t", info={"kind": "eval"})
     traces = tmp_path / "in" / "monitors" / "file" / "traces"
     for name in ("stream", "annotations/orchestrator"):
         (traces / name).mkdir(parents=True)
@@ -88,7 +96,8 @@ def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
     assert path.read_bytes() == before
     assert summary["inputs"][0]["format"] == name
     assert summary["counts"]["flagged"] == summary["counts"]["replaced"] == len(OUTLIERS)
-    original, again = read(path), read(tmp_path / "out" / "filtered.jsonl")
+    original = read(path)
+    again = read(tmp_path / "out" / "filtered.jsonl")
     assert again.layout.format.name == "plain"
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     assert len(again.rows) == len(original.rows) == len(scores)
@@ -115,12 +124,15 @@ def test_what_strategies_and_advantages_make_of_the_rollouts(tmp_path, run):
     path = write_dump(tmp_path / "in", "responses")
     summary = run(path, settings=("curator.strategy=drop",), filtered=True)
     assert summary["counts"]["left_out"] == len(OUTLIERS)
-    assert len(again := filtered(tmp_path / "out")) == GROUPS * SIZE - len(OUTLIERS)
+    again = filtered(tmp_path / "out")
+    assert len(again) == GROUPS * SIZE - len(OUTLIERS)
     assert max(row["reward"] for row in again) < 1
     assert "advantage" not in again[0]
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    left = [row for row in scores if row["source"] == -1]
-    assert [(row["reward"], row["new_reward"], row["weight"]) for row in left] == [(9.0, None, 0.0)] * len(OUTLIERS)
+    left_out = [row for row in scores if row["source"] == -1]
+    assert len(left_out) == len(OUTLIERS)
+    for row in left_out:
+        assert (row["reward"], row["new_reward"], row["weight"]) == (9.0, None, 0.0)
     summary = run(path, settings=("curator.strategy=zero_weight",), filtered=True, overwrite=True)
     assert summary["counts"]["zero_weighted"] == len(OUTLIERS)
     weights = [row["weight"] for row in filtered(tmp_path / "out")]
@@ -142,7 +154,10 @@ def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
         table.to_parquet(tmp_path / "in" / f"completions_{step:05}.parquet")
     summary = run(tmp_path / "in")
     names = [str(tmp_path / "in" / f"completions_{step:05}.parquet") for step in tables]
-    assert summary["repeated"] == [{"file": names[1], "same_as": names[0]}, {"file": names[3], "same_as": names[2]}]
+    assert summary["repeated"] == [
+        {"file": names[1], "same_as": names[0]},
+        {"file": names[3], "same_as": names[2]},
+    ]
     assert [one["step"] for one in summary["steps"]] == [1, 3]
     assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
     # One reward more or less is another table.

@@ -43,9 +43,13 @@ def rollouts(tmp_path):
 
 def test_a_refused_majority_is_proposed():
     answers = ["aaaaaaab"] * 20 + ["aaaaaabc"]
-    found = suspicions(judged(answers, ["a"] * 20 + ["x"]), ["a"] * 20 + ["x"])
-    (row,) = found.to_dict("records")
-    assert (row["problem"], row["proposed"], row["copies"], row["rollouts"], row["gold_copies"]) == (20, "a", 6, 8, 0)
+    golds = ["a"] * 20 + ["x"]
+    (row,) = suspicions(judged(answers, golds), golds).to_dict("records")
+    assert row["problem"] == 20
+    assert row["proposed"] == "a"
+    assert row["copies"] == 6
+    assert row["rollouts"] == 8
+    assert row["gold_copies"] == 0
     assert row["votes"] == {"reward": [0, 6]}
     assert row["score"] > 0.5
 
@@ -73,7 +77,9 @@ def test_a_majority_that_math_verify_calls_equal_is_not_proposed():
 
 
 def test_a_refused_majority_is_proposed_though_the_file_has_no_gold_answer():
-    found = suspicions(judged(["aaaaaaab"] * 2 + ["aaaaaaaa"], ["x", "x", "a"]), [None, "x", None])
+    answers = ["aaaaaaab", "aaaaaaab", "aaaaaaaa"]
+    table = judged(answers, ["x", "x", "a"])
+    found = suspicions(table, [None, "x", None])
     assert found["problem"].tolist() == [0, 1]
     assert found["score"].iloc[0] == pytest.approx(found["score"].iloc[1])
 
@@ -82,10 +88,12 @@ def test_a_vote_for_the_proposed_answer_makes_it_more_suspicious_and_one_against
     answers = ["aaaaaaab"] * 20 + ["aaaaabcd"] * 3
     golds = ["a"] * 20 + ["x"] * 3
     plain = suspicions(judged(answers, golds), golds)
-    voted = suspicions(judged(answers, golds, judge=lambda problem, answer: problem == 22 and answer == "a"), golds)
+    with_judge = judged(answers, golds, judge=lambda problem, answer: problem == 22 and answer == "a")
+    voted = suspicions(with_judge, golds)
     assert voted["problem"].iloc[0] == 22
     assert voted["votes"].iloc[0] == {"reward": [0, 5], "judge": [5, 5]}
-    odds = plain["score"].iloc[0] / (1 - plain["score"].iloc[0])
+    before = plain["score"].iloc[0]
+    odds = before / (1 - before)
     assert voted["score"].iloc[0] == pytest.approx(4 * odds / (1 + 4 * odds))
     assert voted["score"].iloc[1] == pytest.approx(plain["score"].iloc[0])
 
@@ -116,7 +124,11 @@ def test_where_few_answers_are_accepted_the_ranking_is_not_trusted(run, rollouts
     assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 7 / 160)
     assert found["suspicious_golds"]["trusted"]
     assert "Do not trust" not in suspicious_golds(found)
-    refused = [{**row, "reward": row["reward"] * (place % 8 < 5)} for place, row in enumerate(answered())]
+    # The last three answers to each problem are refused, too.
+    refused = answered()
+    for place, row in enumerate(refused):
+        if place % 8 >= 5:
+            row["reward"] = 0.0
     found = run(write_lines(tmp_path / "refused.jsonl", refused), curator="denoise", overwrite=True)
     assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 4 / 160)
     assert not found["suspicious_golds"]["trusted"]
@@ -125,7 +137,9 @@ def test_where_few_answers_are_accepted_the_ranking_is_not_trusted(run, rollouts
 
 def test_texts_are_left_out_of_a_redacted_audit(run, rollouts, tmp_path):
     found = run(rollouts, curator="denoise", redact=True)["suspicious_golds"]
-    assert (found["suspicious"], found["top"][0]["gold"], found["top"][0]["proposed"]) == (2, None, None)
+    assert found["suspicious"] == 2
+    assert found["top"][0]["gold"] is None
+    assert found["top"][0]["proposed"] is None
     assert not (tmp_path / "out" / "golds.csv").exists()
 
 

@@ -30,10 +30,12 @@ def test_the_same_as_the_library_step_by_step(tmp_path, run):
     generator = torch.Generator().manual_seed(3)
     rewards = torch.tensor([row["score"] for row in verl()], dtype=torch.float64)
     groups = torch.arange(ROWS) // SIZE
-    scores, found = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist(), []
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    found = []
     for step in (9, 10):
         # Any numbers do for groups, as long as they sort alike.
-        curation = curator.curate(Rollouts(rewards=rewards, groups=groups, hidden=states(step)), generator=generator)
+        rollouts = Rollouts(rewards=rewards, groups=groups, hidden=states(step))
+        curation = curator.curate(rollouts, generator=generator)
         found += curation.scores.tolist()
     assert [row["score"] for row in scores] == found
     # The second step was judged by what the first one had taught.
@@ -119,7 +121,8 @@ def test_which_states_belong_to_which_dump(tmp_path, run, names, more, message):
 
 
 def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
-    rows = [*verl()[:5], {**verl()[5], "score": "bad"}, *verl()[6:]]
+    rows = verl()
+    rows[5]["score"] = "bad"
     path = write_lines(tmp_path / "dump.jsonl", rows)
     h = save_npy(tmp_path / "h.npy", states())
     run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)

@@ -28,26 +28,36 @@ def opened(folder, *settings):
 @pytest.fixture
 def read_by_the_model(monkeypatch):
     """What has gone through a model as tokens: prompt and response."""
-    seen, real = [], hidden_model.extract_states
-    monkeypatch.setattr(
-        hidden_model, "extract_states", lambda *a, **o: seen.extend(zip(a[1], a[2], strict=True)) or real(*a, **o)
-    )
+    seen = []
+    real = hidden_model.extract_states
+
+    def noting(model, prompts, responses, *more, **options):
+        seen.extend(zip(prompts, responses, strict=True))
+        return real(model, prompts, responses, *more, **options)
+
+    monkeypatch.setattr(hidden_model, "extract_states", noting)
     return seen
 
 
 def test_they_are_those_of_the_extraction_and_lengths_are_filled_in(tiny, tmp_path):
-    model, dump = opened(tiny, "batch_size=48"), loaded(write_dump(tmp_path, "verl"))
+    model = opened(tiny, "batch_size=48")
+    dump = loaded(write_dump(tmp_path, "verl"))
     found, facts = model.states(dump, tmp_path / "states")
     assert facts["prompts"] == "text"  # what verl writes is what its model read
-    texts = (dump.frame[name].tolist() for name in ("prompt", "response"))
-    expected = extract_states_from_texts(model.model, model.tokenizer, *texts)
+    prompts = dump.frame["prompt"].tolist()
+    responses = dump.frame["response"].tolist()
+    expected = extract_states_from_texts(model.model, model.tokenizer, prompts, responses)
     assert torch.allclose(found, expected.states, atol=1e-5)
     assert dump.frame["tokens"].tolist() == expected.lengths.tolist()
     assert facts["cut_rows"] == 0
 
 
 def test_whatever_changes_them_has_its_own_file_and_the_same_is_not_made_again(tiny, tmp_path, read_by_the_model):
-    shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
+    # The first letter of each response is the last one of its prompt.
+    shifted = verl()
+    for row in shifted:
+        row["input"] += row["output"][0]
+        row["output"] = row["output"][1:]
     cases = [
         (tiny, (), verl()),
         (saved_model(tmp_path / "model", max_length=64, seed=1), (), verl()),
@@ -67,13 +77,17 @@ def test_whatever_changes_them_has_its_own_file_and_the_same_is_not_made_again(t
 
 
 def test_longer_rollouts_are_cut_and_counted_and_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):
-    rows = [{**row, "response": row["response"] * (40 if number == 3 else 1)} for number, row in enumerate(plain())]
-    path, request = write_lines(tmp_path / "dump.jsonl", rows), {"model": str(tiny), "settings": QUICK}
+    rows = plain()
+    rows[3]["response"] *= 40
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    request = {"model": str(tiny), "settings": QUICK}
     summary = run(path, curator="geoalign", **request)
     assert summary["hidden"]["files"][0]["cut_rows"] == 1
     assert summary["hidden"]["from"] == "model"
     tokens = pq.read_table(tmp_path / "out" / "scores.parquet")["tokens"].to_pylist()
-    assert (tokens[0], tokens[3]) == (len("answer 0.0") + 1, 40 * len("answer 0.3") + 1)
+    # The tiny model's tokens are letters; one more ends the response.
+    assert tokens[0] == len("answer 0.0") + 1
+    assert tokens[3] == 40 * len("answer 0.3") + 1
     assert (tmp_path / "out" / "states").is_dir()
     run(path, curator="geoalign", redact=True, overwrite=True, cache=tmp_path / "c", **request)
     assert len(list((tmp_path / "c").iterdir())) == 1
@@ -98,7 +112,8 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     ids = model.tokenizer("<|user|>question 0<|reply|>so the answer is ")["input_ids"]
     with torch.no_grad():
         hidden = model.model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
-    assert torch.allclose(found[0], torch.cat([hidden[0][0, -1], hidden[1][0, -1]]), atol=1e-5)
+    last_of_both_layers = torch.cat([hidden[0][0, -1], hidden[1][0, -1]])
+    assert torch.allclose(found[0], last_of_both_layers, atol=1e-5)
 
 
 def test_which_model(tiny, tmp_path):
@@ -122,8 +137,9 @@ def test_which_model(tiny, tmp_path):
 
 
 def test_what_the_model_reads(tiny, tmp_path, read_by_the_model):
-    rows = [{**plain()[0], "system": "be short"}, {**plain()[1], "truncated": True}, *plain()[2:SIZE]]
-    rows = [{**row, "group": 0} for row in rows]
+    rows = [{**row, "group": 0} for row in plain()[:SIZE]]
+    rows[0]["system"] = "be short"
+    rows[1]["truncated"] = True
 
     def read(rows, *settings):
         read_by_the_model.clear()

@@ -24,10 +24,12 @@ def test_hostile_texts_come_through(tmp_path, run):
     before = path.read_bytes()
     run(path, filtered=True)
     assert path.read_bytes() == before
+    # Half a pair of surrogates can be stored nowhere.
+    expected = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    assert [row["response"] for row in scores[: len(HOSTILE)]] == expected
     made = filtered(tmp_path / "out")
-    assert [row["response"] for row in made[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    assert [row["response"] for row in made[: len(HOSTILE)]] == expected
     with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
         lines = list(csv.DictReader(file))
     assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}
@@ -69,7 +71,8 @@ def test_redacted(redact, tmp_path, run, monkeypatch):
     assert summary["redacted"] is redact
     assert summary["counts"]["flagged"] == len(OUTLIERS)
     assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
-    found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
+    files = [item for item in (tmp_path / "out").rglob("*") if item.is_file()]
+    found = {file.name for file in files if "secret" in unpacked(file)}
     assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "filtered.jsonl"})
     table = pq.read_table(tmp_path / "out" / "scores.parquet")
     assert ({"prompt", "response"} <= set(table.column_names)) is not redact

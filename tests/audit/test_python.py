@@ -44,7 +44,10 @@ def test_without_an_output_nothing_is_left(tmp_path, dump, monkeypatch):
 
 def test_a_notebook_shows_the_finding_and_the_flagged_rewards_as_harmless_text(tmp_path):
     texts = ["<script>alert(1)</script> & more", *HOSTILE]
-    rows = [{**row, "prompt": texts[number // 8 % len(texts)] + row["prompt"]} for number, row in enumerate(verdicts())]
+    rows = verdicts()
+    for number, row in enumerate(rows):
+        prompt = number // 8
+        row["prompt"] = texts[prompt % len(texts)] + row["prompt"]
     report = audit(write_lines(tmp_path / "d.jsonl", rows))
     shown = report._repr_html_()
     assert shown.startswith("<p><b>16 of 64 rewards look wrong (25.0%).</b></p>")

@@ -131,16 +131,24 @@ def world(seed=0, prompts=60):
     rng = np.random.default_rng(seed)
     rows = []
     for group in range(prompts):
-        answers = np.where(rng.random(8) < rng.beta(1.5, 1.5), 0, 1 + rng.choice(4, 8, p=rng.dirichlet([0.5] * 4)))
+        # Of eight answers a share is right, "0"; four wrong ones are more or less frequent.
+        is_right = rng.random(8) < rng.beta(1.5, 1.5)
+        which_wrong = 1 + rng.choice(4, 8, p=rng.dirichlet([0.5] * 4))
+        answers = np.where(is_right, 0, which_wrong)
         rows += [(group, str(answer)) for answer in answers]
     frame = pandas.DataFrame(rows, columns=["group", "compared_answer"])
     units = frame.drop_duplicates().copy()
     right = (units["compared_answer"] == "0").to_numpy()
     belief = right ^ (rng.random(len(right)) < np.where(right, 0.15, 0.3))
-    columns = [belief ^ (rng.random(len(right)) < noise) for noise in (0.02, 0.05, 0.08)]
-    columns += [right ^ (rng.random(len(right)) < noise) for noise in (0.05, 0.1)]
-    for name, column in zip(["reward", "verdict.b", "verdict.c", "verdict.d", "verdict.e"], columns, strict=True):
-        units[name] = column.astype(float)
+    for name, judged_by, noise in (
+        ("reward", belief, 0.02),
+        ("verdict.b", belief, 0.05),
+        ("verdict.c", belief, 0.08),
+        ("verdict.d", right, 0.05),
+        ("verdict.e", right, 0.1),
+    ):
+        mistaken = rng.random(len(right)) < noise
+        units[name] = (judged_by ^ mistaken).astype(float)
     frame = frame.merge(units, on=["group", "compared_answer"], how="left")
     return frame.assign(key=range(len(frame)), label=np.nan, right=frame["compared_answer"] == "0")
 
@@ -197,7 +205,15 @@ def test_a_verifier_is_checked_only_on_rows_that_it_judged():
 
 
 def test_tied_verifiers_share_the_place_of_the_first_of_them():
-    tied = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]], dtype=bool)
+    tied = np.array(
+        [
+            [1, 1, 0, 0],
+            [1, 1, 1, 0],
+            [0, 1, 1, 1],
+            [0, 0, 1, 1],
+        ],
+        dtype=bool,
+    )
     assert places_of(["a", "b", "c", "d"], tied) == [["a", "b"], ["c", "d"]]
 
 
@@ -231,9 +247,11 @@ def test_columns_functions_commands_and_math_verify_judge_all_rows(tmp_path, run
 
 
 def test_rewards_of_reverify_stand_beside_the_old_ones_of_nemo_gym(tmp_path, run):
-    rows = []
-    for place, row in enumerate(nemo_gym()):
-        rows.append({**row, "reward": place % 2, "reverified": None if place == 2 else 1 - place % 2})
+    rows = nemo_gym()
+    for place, row in enumerate(rows):
+        row["reward"] = place % 2
+        row["reverified"] = 1 - place % 2
+    rows[2]["reverified"] = None
     path = write_lines(tmp_path / "both.jsonl", rows)
     [pair] = run(path, curator="denoise", fields=["verdict.reverified=reverified"])["verifiers"]["pairs"]
     assert (pair["first"], pair["second"]) == ("reward", "reverified")
@@ -335,7 +353,9 @@ def test_an_endpoint_judges_all_rows_and_what_is_no_verdict_counts_as_none(tmp_p
     assert found["spec"] == server.url
     assert len(server.requests) == 64
     stored = pandas.read_parquet(tmp_path / "out" / "verdicts.parquet")["llm"]
-    expected = [None if place // 8 == 3 else mark == "1" for place, mark in enumerate(RIGHT * 8)]
+    # It would rather not say of the fourth prompt's rows.
+    expected = [mark == "1" for mark in RIGHT * 8]
+    expected[24:32] = [None] * 8
     assert stored.tolist() == expected
 
 
@@ -396,7 +416,8 @@ def test_rows_that_are_checked_are_among_those_that_a_costly_verifier_judges(tmp
     rates = entry_of(checked["verifiers"], "right")["checks"]
     assert rates[FPR]["checked"] + rates[FNR]["checked"] == 10
     # Its ten rows are all checked, and yet its rates in the whole file are not known exactly.
-    assert (rates[FPR]["low"], rates[FPR]["high"]) == modified_wilson(rates[FPR]["errors"], rates[FPR]["checked"])
+    rate = rates[FPR]
+    assert (rate["low"], rate["high"]) == modified_wilson(rate["errors"], rate["checked"])
 
 
 @pytest.mark.parametrize(("asked", "message"), [

@@ -28,8 +28,12 @@ def dumped(*prompts, gold=True):
     return rows
 
 
-# Prompts whose answers are all judged as they should be, but for one refusal of a right one.
-OTHERS = [(str(n), [(str(n), 1)] * 4 + [(str(n), 0)] + [(str(n + 1), 0)] * 3) for n in range(5, 9)]
+def usual_prompt(right, wrong):
+    """A prompt whose answers are all judged as they should be, but for one refusal of the right one."""
+    return right, [(right, 1)] * 4 + [(right, 0)] + [(wrong, 0)] * 3
+
+
+OTHERS = [usual_prompt("5", "6"), usual_prompt("6", "7"), usual_prompt("7", "8"), usual_prompt("8", "9")]
 # The gold answer is refused six times as a decimal.
 STRICT = (FRACTION, [("17.5", 0)] * 6 + [(FRACTION, 1), ("17", 0)])
 
@@ -96,19 +100,22 @@ def test_without_a_gold_answer_the_refused_spelling_of_the_only_rewarded_answer_
 
 
 def test_a_reward_for_another_answer_than_the_gold_one_is_not_flagged_for_another_spellings_refusals(audited):
-    summary, rows = audited(("4", [("17.5", 0)] * 6 + [(FRACTION, 1), ("4", 0)]), *OTHERS)
+    other_gold = ("4", [("17.5", 0)] * 6 + [(FRACTION, 1), ("4", 0)])
+    summary, rows = audited(other_gold, *OTHERS)
     assert {row["by_spelling"] for row in rows[:7]} == {"not gold"}
     assert 6 not in flagged(rows, 8)
     assert summary["spellings"]["gold"] == 0
 
 
 def test_a_second_rewarded_answer_still_contradicts_a_reward_of_one_spelling(audited):
-    _, rows = audited(("4", [("17.5", 0)] * 3 + [(FRACTION, 1)] + [("4", 1)] * 4), *OTHERS)
+    second_answer = ("4", [("17.5", 0)] * 3 + [(FRACTION, 1)] + [("4", 1)] * 4)
+    _, rows = audited(second_answer, *OTHERS)
     assert 3 in flagged(rows, 8)
 
 
 def test_verdicts_that_differ_on_one_spelling_do_not_go_with_it(audited):
-    summary, rows = audited((FRACTION, [("17.5", 0)] * 4 + [("17.5", 1), (FRACTION, 1), (FRACTION, 0)]), *OTHERS)
+    both_ways = (FRACTION, [("17.5", 0)] * 4 + [("17.5", 1), (FRACTION, 1), (FRACTION, 0)])
+    summary, rows = audited(both_ways, *OTHERS)
     assert summary["spellings"] == {"prompts": 0, "answers": 0, "gold": 0, "listed": []}
     # Spelt like the gold answer and rewarded: another refusal of the same answer speaks against that refusal.
     assert 5 not in flagged(rows, 7)
@@ -129,7 +136,8 @@ def test_when_verdicts_go_with_the_spelling(verdicts, expected):
 
 
 def test_verdicts_are_counted_by_spelling_the_most_frequent_first():
-    assert list(counted_verdicts("abb", [1, 0, 0]).items()) == [("b", (0, 2)), ("a", (1, 0))]
+    counted = counted_verdicts("abb", [1, 0, 0])
+    assert list(counted.items()) == [("b", (0, 2)), ("a", (1, 0))]
 
 
 def test_labels_tell_more_than_spellings(audited, tmp_path):

@@ -29,7 +29,8 @@ def test_tables_are_the_same_however_many_rows_are_written_at_once(tmp_path, run
     run(dump, curator="denoise", output=tmp_path / "whole")
     monkeypatch.setattr(folder_module, "ROWS_AT_ONCE", 3)
     run(dump, curator="denoise", output=tmp_path / "pieces")
-    whole, pieces = (pandas.read_parquet(tmp_path / name / SCORES) for name in ("whole", "pieces"))
+    whole = pandas.read_parquet(tmp_path / "whole" / SCORES)
+    pieces = pandas.read_parquet(tmp_path / "pieces" / SCORES)
     pandas.testing.assert_frame_equal(whole, pieces)
     flagged = (tmp_path / "whole" / "flagged.csv").read_bytes()
     assert flagged.count(b"\r\n") == 17
@@ -40,7 +41,8 @@ def test_the_texts_of_some_rows_are_read_by_their_places(tmp_path, run, small_pi
     run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
     path = tmp_path / "out" / SCORES
     table = pandas.read_parquet(path)[["prompt", "response"]]
-    pandas.testing.assert_frame_equal(read_texts(path, np.array([40, 2, 63, 3])), table.loc[[2, 3, 40, 63]])
+    some = read_texts(path, np.array([40, 2, 63, 3]))
+    pandas.testing.assert_frame_equal(some, table.loc[[2, 3, 40, 63]])
     assert read_texts(path, np.array([], dtype=np.int64)).empty
     assert first_and_last_prompt(path) == (table["prompt"].min(), table["prompt"].max())
 
@@ -50,7 +52,10 @@ def test_identical_responses_alone_have_one_key(tmp_path, run, small_pieces):
     rows = [{**row, "response": texts[number % 8]} for number, row in enumerate(verdicts())]
     run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")
     keys = keys_of_responses(tmp_path / "out" / SCORES)
-    assert (pandas.factorize(keys)[0] == pandas.factorize(pandas.Series(texts * 8))[0]).all()
+    # Both numbered in the order of their first appearance.
+    numbered_keys, _ = pandas.factorize(keys)
+    numbered_texts, _ = pandas.factorize(pandas.Series(texts * 8))
+    assert (numbered_keys == numbered_texts).all()
 
 
 def test_a_report_without_texts_gives_those_of_the_rows_that_are_asked_for(tmp_path, run, small_pieces):

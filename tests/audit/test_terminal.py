@@ -191,13 +191,15 @@ def test_of_scores_the_table_for_labels_is_flagged_csv(lines, monkeypatch):
     console = Console(width=200, record=True, quiet=False)
     with console.capture() as printed:
         show_report(console, audit)
-    labels = re.search(r"--labels (\S+)", printed.get())[1]
-    assert len(read_labels(audit.folder / labels.rsplit("/", 1)[-1])) == audit.summary["counts"]["flagged"]
+    path = re.search(r"--labels (\S+)", printed.get())[1]
+    labels = read_labels(audit.folder / path.rsplit("/", 1)[-1])
+    assert len(labels) == audit.summary["counts"]["flagged"]
 
 
 def test_math_verify_is_offered_where_gold_answers_are_maths_and_not_where_they_are_prose(lines):
     prose = [{**row, "answer": "The author blames the weather."} for row in verdicts()]
     assert "math_verify" not in " ".join(lines(prose))
+    # Of the prompts, eight rows each, every second one has a gold answer that is maths.
     half = [{**row, "answer": "12" if number % 16 < 8 else "Paris"} for number, row in enumerate(verdicts())]
     assert "--second-verifier math_verify" in " ".join(lines(half, "--overwrite"))
 
@@ -238,8 +240,11 @@ def test_where_no_answer_is_read_the_finding_says_so_and_rests_on_identical_resp
 
 def few_answers(rows):
     """The first two responses to each prompt alone have a box."""
-    return [{**row, "response": row["response"] if number % 8 < 2 else f"#### {row['response'][-2]}"}
-            for number, row in enumerate(rows)]  # fmt: skip
+    found = []
+    for number, row in enumerate(rows):
+        answer = row["response"][-2]
+        found.append(row if number % 8 < 2 else {**row, "response": f"#### {answer}"})
+    return found
 
 
 def test_where_most_answers_are_not_read_the_numbers_are_told(lines):
@@ -288,10 +293,14 @@ def test_nothing_is_said_of_a_filtered_file_that_was_not_asked_for(lines):
 
 
 def test_groups_of_one_are_given_as_the_reason_with_what_they_were_made_by(lines):
-    one_each = [{**row, "reward": float(row["id"] < "4")} for row in verdicts() if row["id"].endswith("-3")]
+    # The fourth rollout of each prompt, rewarded on the first four prompts.
+    one_each = [row for row in verdicts() if row["id"].endswith("-3")]
+    for row in one_each:
+        row["reward"] = float(row["id"] < "4")
     said = " ".join(" ".join(lines(one_each)).split())
     assert "Every group holds one rollout, for no two have the same `prompt`" in said
-    own = " ".join(" ".join(lines([{**row, "group": row["id"]} for row in one_each], "--overwrite")).split())
+    in_own_groups = [{**row, "group": row["id"]} for row in one_each]
+    own = " ".join(" ".join(lines(in_own_groups, "--overwrite")).split())
     assert "no two have the same `group`" in own
     assert "Every group holds" not in " ".join(lines(verdicts(), "--overwrite"))
 

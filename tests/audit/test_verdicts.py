@@ -33,13 +33,24 @@ def summary_of(found):
     return {"curator": {"type": "denoise"}, "hidden": {"from": "none"}, "inputs": [], "counts": counts, **found}
 
 
+def eight_answers(generator, share):
+    """The right answer "r" with this chance, else one of three wrong ones."""
+    return ["r" if generator.random() < share else f"w{generator.integers(3)}" for _ in range(8)]
+
+
+def judged_at_random(generator, answers, chances):
+    """The answers with a verdict each, which accepts an answer with its chance."""
+    return [(answer, generator.random() < chances[answer]) for answer in answers]
+
+
 def simulated(generator, prompts=300, false_positive=0.1, false_negative=0.3):
     """Eight rollouts a prompt; the right answer "r" from half of them on average, else one of three wrong ones."""
+    wrong = dict.fromkeys(["w0", "w1", "w2"], false_positive)
+    chances = {"r": 1 - false_negative, **wrong}
     groups = []
     for share in generator.uniform(0.1, 0.9, prompts):
-        answers = ["r" if generator.random() < share else f"w{generator.integers(3)}" for _ in range(8)]
-        chance = [1 - false_negative if answer == "r" else false_positive for answer in answers]
-        groups.append([(answer, generator.random() < p) for answer, p in zip(answers, chance, strict=True)])
+        answers = eight_answers(generator, share)
+        groups.append(judged_at_random(generator, answers, chances))
     return groups
 
 
@@ -59,8 +70,12 @@ NAMES = ("false_positive_rate", "false_negative_rate", "informedness")
 
 def realised(groups, name):
     """The rate among these very verdicts; "r" is the right answer."""
-    kept = [reward for group in groups for answer, reward in group if (answer == "r") == (name == NAMES[1])]
-    return float(np.mean([not reward if name == NAMES[1] else reward for reward in kept]))
+    rows = [row for group in groups for row in group]
+    if name == "false_negative_rate":
+        errors = [not reward for answer, reward in rows if answer == "r"]
+    else:
+        errors = [reward for answer, reward in rows if answer != "r"]
+    return float(np.mean(errors))
 
 
 def test_the_rates_of_a_verifier_that_errs_on_each_verdict_alone_are_found():
@@ -78,17 +93,17 @@ def test_the_rates_of_a_verifier_that_errs_on_each_verdict_alone_are_found():
 def test_no_interval_contradicts_the_bounds():
     """Whatever the model says: cut to the bounds, or the bounds."""
     bounds = dict.fromkeys(NAMES, Bounds(0.2, 0.6))
-    inside, across, outside = Interval(0.3, 0.25, 0.4), Interval(0.15, 0.1, 0.3), Interval(0.05, 0.01, 0.1)
-    for interval, told in (
-        (inside, (0.3, 0.25, 0.4, "model")),
-        (across, (0.2, 0.2, 0.3, "model")),
-        (outside, (0.2, 0.2, 0.6, "bounds")),
+    for where, interval, told in (
+        ("inside", Interval(0.3, 0.25, 0.4), (0.3, 0.25, 0.4, "model")),
+        ("across", Interval(0.15, 0.1, 0.3), (0.2, 0.2, 0.3, "model")),
+        ("outside", Interval(0.05, 0.01, 0.1), (0.2, 0.2, 0.6, "bounds")),
     ):
         rate = claimed(bounds, ErrorRates((interval,) * 3))["false_positive_rate"]
-        assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == told
+        assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == told, where
     # So wide a guess tells nothing, though it would cut the bounds.
-    wide = claimed(dict.fromkeys(NAMES, Bounds(0.0, 1.0)), ErrorRates((Interval(0.999, 0.046, 1.0),) * 3))
-    found = wide["false_positive_rate"]
+    nothing_proved = dict.fromkeys(NAMES, Bounds(0.0, 1.0))
+    wide_guess = ErrorRates((Interval(0.999, 0.046, 1.0),) * 3)
+    found = claimed(nothing_proved, wide_guess)["false_positive_rate"]
     assert (found["low"], found["high"], found["by"]) == (0.0, 1.0, "bounds")
     doubted = ErrorRates((Interval(0.3, float("nan"), float("nan")),) * 3, doubt="it is not known")
     assert claimed(bounds, doubted)["false_negative_rate"] == {"estimate": 0.3, "low": 0.2, "high": 0.6, "by": "bounds"}
@@ -97,7 +112,8 @@ def test_no_interval_contradicts_the_bounds():
 def test_a_verifier_that_contradicts_nothing_is_bounded_by_its_two_rewarded_answers_alone():
     # On a quarter of the prompts the wrong answer "w" passes as well: 100 of 500 wrong rows.
     fooled = [("r", 1)] * 4 + [("w", 1)] * 4 + [("x", 0)]
-    found, _ = audited(*[fooled] * 25, *[[("r", 1)] * 4 + [("w", 0)] * 4 + [("x", 0)]] * 75)
+    not_fooled = [("r", 1)] * 4 + [("w", 0)] * 4 + [("x", 0)]
+    found, _ = audited(*[fooled] * 25, *[not_fooled] * 75)
     judged = found["verifier"]
     rate = judged["rates"]["false_positive_rate"]
     assert rate["by"] == "bounds"
@@ -119,9 +135,11 @@ def refusing(generator, prompts=150):
     """A thresholded score: three in ten prompts are refused as a whole, on the others few verdicts are wrong."""
     groups = []
     for strict in generator.random(prompts) < 0.3:
-        answers = ["r" if generator.random() < 0.85 else f"w{generator.integers(3)}" for _ in range(8)]
-        chance = [0.05 if strict or answer != "r" else 0.95 for answer in answers]
-        groups.append([(answer, generator.random() < p) for answer, p in zip(answers, chance, strict=True)])
+        answers = eight_answers(generator, share=0.85)
+        chances = dict.fromkeys(answers, 0.05)
+        if not strict:
+            chances["r"] = 0.95
+        groups.append(judged_at_random(generator, answers, chances))
     return groups
 
 
@@ -146,7 +164,9 @@ def test_errors_that_repeat_are_within_what_is_claimed(erring):
 
 def test_where_several_answers_may_be_right_contradictions_alone_count():
     audit = VerdictAudit(exclusive=False)
-    audit.add(rows_of([("a", 1), ("a", 1), ("a", 0), ("b", 1)], [("c", 0), ("c", 1)]))
+    first_prompt = [("a", 1), ("a", 1), ("a", 0), ("b", 1)]
+    second_prompt = [("c", 0), ("c", 1)]
+    audit.add(rows_of(first_prompt, second_prompt))
     found = {"verifier": audit.summary()}
     assert (found["verifier"]["rates"], found["verifier"]["errors_at_least"]) == (None, 2)
     told = verifier(summary_of(found))
@@ -156,26 +176,32 @@ def test_where_several_answers_may_be_right_contradictions_alone_count():
 
 def test_labels_fix_the_truth():
     # "a" is refused 3 times, "b" rewarded once; a label says that "a" is right.
-    frame = rows_of([("a", 0), ("a", 0), ("a", 0), ("b", 1)]).assign(label=[1.0, np.nan, np.nan, np.nan])
+    frame = rows_of([("a", 0), ("a", 0), ("a", 0), ("b", 1)])
     audit = VerdictAudit()
-    audit.add(frame)
+    audit.add(frame.assign(label=[1.0, np.nan, np.nan, np.nan]))
     rates = audit.summary()["rates"]
     for name in NAMES[:2]:
-        assert (rates[name]["low"], rates[name]["high"], rates[name]["by"]) == (1, 1, "bounds")
+        rate = rates[name]
+        assert (rate["low"], rate["high"], rate["by"]) == (1, 1, "bounds")
 
 
 def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
     """Beside a bootstrap over groups; nearly a third of the intervals here is that the fit moves with the groups."""
-    groups, draw = simulated(np.random.default_rng(5), 100, 0.3, 0.3), np.random.default_rng(0)
+    groups = simulated(np.random.default_rng(5), 100, 0.3, 0.3)
+    draw = np.random.default_rng(0)
 
     def rates_of(groups):
-        rows, _ = judged_rows(rows_of(*groups).assign(label=np.nan, key=range(8 * len(groups))), middle=0.5)
+        frame = rows_of(*groups).assign(label=np.nan, key=range(8 * len(groups)))
+        rows, _ = judged_rows(frame, middle=0.5)
         patterns = patterns_in(rows)
         return sampling_intervals(patterns, patterns.units.fit({}, rounds=1000), len(groups))
 
-    drawn = [[one.estimate for one in rates_of([groups[g] for g in draw.integers(100, size=100)])] for _ in range(16)]
-    for one, spread in zip(rates_of(groups), np.std(drawn, axis=0), strict=True):
-        assert (one.high - one.low) / 4 == pytest.approx(spread, rel=0.25)
+    estimates = []
+    for _ in range(16):
+        drawn_again = [groups[g] for g in draw.integers(100, size=100)]
+        estimates.append([rate.estimate for rate in rates_of(drawn_again)])
+    for rate, spread in zip(rates_of(groups), np.std(estimates, axis=0), strict=True):
+        assert (rate.high - rate.low) / 4 == pytest.approx(spread, rel=0.25)
 
 
 @pytest.mark.parametrize(("groups", "reason"), [

@@ -16,7 +16,11 @@ def averaged(rewards, answers, groups=None):
 
 def test_every_row_gets_the_mean_of_its_answer_in_its_group():
     # Group 0: "7" has 1, 1, 0, 1, so 3/4 each; "8" has 0, 1, so 1/2; no answer keeps its own 1. Group 1: its "7" has 0.
-    curation = averaged([1.0, 1, 0, 1, 0, 1, 1, 0], ["7", "7", "7", "7", "8", "8", None, "7"], [0] * 7 + [1])
+    curation = averaged(
+        rewards=[1.0, 1, 0, 1, 0, 1, 1, 0],
+        answers=["7", "7", "7", "7", "8", "8", None, "7"],
+        groups=[0, 0, 0, 0, 0, 0, 0, 1],
+    )
     assert curation.rewards.tolist() == [0.75, 0.75, 0.75, 0.75, 0.5, 0.5, 1, 0]
     assert curation.scores.tolist() == [0.25, 0.25, 0.75, 0.25, 0.5, 0.5, 0, 0]
     assert curation.metrics["changed_rewards"] == 6
@@ -26,10 +30,10 @@ def test_every_row_gets_the_mean_of_its_answer_in_its_group():
 @pytest.mark.parametrize(("size", "dtype"), [(3e38, torch.float32), (1.7e308, torch.float64)])
 def test_the_mean_of_the_largest_numbers_is_finite(size, dtype):
     rewards = torch.tensor([size, size, -size, -size], dtype=dtype)
-    curation = AnswerMean().curate(
-        Rollouts(rewards=rewards, groups=torch.zeros(4, dtype=torch.long), answers=["7", "7", "7", "8"])
-    )
-    assert curation.rewards.tolist() == pytest.approx([size / 3, size / 3, size / 3, -size])
+    groups = torch.zeros(4, dtype=torch.long)
+    curation = AnswerMean().curate(Rollouts(rewards=rewards, groups=groups, answers=["7", "7", "7", "8"]))
+    mean = size / 3
+    assert curation.rewards.tolist() == pytest.approx([mean, mean, mean, -size])
     assert curation.scores.isfinite().all()
 
 

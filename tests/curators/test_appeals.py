@@ -22,7 +22,9 @@ class Suspicious(Curator):
     optional = ("trusted",)
 
     def __init__(self, scores, log_odds):
-        self.scores, self.log_odds, self.seen = torch.tensor(scores), log_odds, []
+        self.scores = torch.tensor(scores)
+        self.log_odds = log_odds
+        self.seen = []
 
     def curate(self, rollouts, *, generator=None, details=False):
         self.seen.append(rollouts)
@@ -33,9 +35,12 @@ def asked_about(rollouts, budget=2, second=None, log_odds=True, **fields):
     """The curation, the rows that were asked about, and the inner curator; unless told, every reward was wrong."""
     asked = []
 
+    def every_reward_was_wrong(rows):
+        return [1.0 - float(rollouts.rewards[row]) for row in rows]
+
     def ask(rows):
         asked.append(list(rows))
-        return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
+        return every_reward_was_wrong(rows) if second is None else second(rows)
 
     curator = Appeals(budget=budget, choose="informative", random_share=0.0)
     curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1], log_odds)
@@ -59,13 +64,19 @@ def test_the_most_informative_rows_are_asked_about_within_the_budget():
     assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, 0])
     assert curation.anomalous.nonzero()[:, 0].tolist() == sorted(asked)
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
-    wide = replace(batch(), rewards=torch.arange(8.0))  # more than two values: by score, as where it is no log-odds
-    assert asked_about(wide, 8)[1] == asked_about(batch(), 8, log_odds=False)[1] == [2, 5, 7, 3, 6, 4, 0, 1]
+    # Rewards of more than two values are asked about by score, as where it is no log-odds.
+    by_score = [2, 5, 7, 3, 6, 4, 0, 1]
+    more_values = replace(batch(), rewards=torch.arange(8.0))
+    _, asked, _ = asked_about(more_values, budget=8)
+    assert asked == by_score
+    _, asked, _ = asked_about(batch(), budget=8, log_odds=False)
+    assert asked == by_score
 
 
 def test_one_of_identical_responses_is_asked_about_for_all():
     # Rows 0 to 2 hold one response, of which row 0 is the least certain; in the other group the key is another's.
-    curation, asked, _ = asked_about(batch(), budget=2, response_keys=torch.tensor([1, 1, 1, 2, 1, 1, 3, 4]))
+    keys = torch.tensor([1, 1, 1, 2, 1, 1, 3, 4])
+    curation, asked, _ = asked_about(batch(), budget=2, response_keys=keys)
     assert asked == [0, 4]
     assert curation.rewards.tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
     assert curation.metrics["appeals"] == 5
@@ -131,7 +142,8 @@ def test_rows_that_hold_one_response_are_one_question_and_a_check_each():
 
 def test_chosen_rows_never_enter_a_rate():
     """The second verifier finds only the row wrong that is chosen whenever it is not drawn."""
-    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 1]), groups=torch.zeros(8, dtype=torch.long))
+    rewards = torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 1])
+    rollouts = Rollouts(rewards=rewards, groups=torch.zeros(8, dtype=torch.long))
     truth = torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 0])
     curator = Appeals(budget=2, random_share=0.5, check_window=200)
     generator = torch.Generator().manual_seed(0)

@@ -17,8 +17,9 @@ from geoalign.errors import ConfigError, InputError
 
 def test_s_grpo():
     expected = [0.0, 0.420883, 0.72111, 0.784857, 0.8, 0.784857, 0.72111, 0.420883, 0.0]
-    for k, weight in enumerate(expected):
-        close(SGRPO(flip_rate=0.1).curate(group([1.0] * k + [0.0] * (8 - k))).weights, [weight] * 8, atol=1e-5)
+    for right, weight in enumerate(expected):
+        rollouts = group([1.0] * right + [0.0] * (8 - right))
+        close(SGRPO(flip_rate=0.1).curate(rollouts).weights, [weight] * 8, atol=1e-5)
     with pytest.raises(ConfigError, match=r"less than 0\.5"):
         SGRPO(flip_rate=0.5)
 
@@ -63,9 +64,11 @@ def test_quantile_baseline():
     close(QuantileBaseline().curate(group(RC)).advantages, [(r - 0.4) / 0.290013 for r in RC], atol=1e-5)
     # Success rate 3/8 <= 1 - 0.4: baseline 0, only successes count; rate 5/8: baseline 1, only failures.
     close(QuantileBaseline(scale="none").curate(group(RB)).advantages, RB)
-    close(QuantileBaseline(scale="none").curate(group([1 - r for r in RB])).advantages, [-r for r in RB])
+    opposite = group([1 - r for r in RB])
+    close(QuantileBaseline(scale="none").curate(opposite).advantages, [-r for r in RB])
     # 0.4 * 5 is rank 2 exactly.
-    close(QuantileBaseline(scale="none").curate(group([1.0, 2, 3, 4, 5])).advantages, [-1.0, 0, 1, 2, 3])
+    five = group([1.0, 2, 3, 4, 5])
+    close(QuantileBaseline(scale="none").curate(five).advantages, [-1.0, 0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,8 @@ def test_pods_finds_the_largest_variance_of_all_subsets():
     draw = generator(4)
     for n, m in ((7, 3), (8, 4), (6, 5), (9, 2)):
         rewards = torch.randn(n, generator=draw)
-        best = max(rewards[list(some)].var() for some in torch.combinations(torch.arange(n), m).tolist())
+        subsets = torch.combinations(torch.arange(n), m).tolist()
+        best = max(rewards[subset].var() for subset in subsets)
         found = PODS(m=m).curate(group(rewards.tolist())).rewards.var()
         assert found.item() == pytest.approx(best.item(), abs=1e-6)
 
@@ -105,7 +109,7 @@ def test_pods_bounds():
 
 # Standard deviations: group 0 has 0.577, group 1 0.5, group 2 has 0, group 3 has 0.0577; together 1.135.
 FOUR_GROUPS = Rollouts(
-    rewards=torch.tensor([0.0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0.5, 0.6, 0.5, 0.6]),
+    rewards=torch.tensor([[0.0, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1], [0.5, 0.6, 0.5, 0.6]]).flatten(),
     groups=torch.arange(4).repeat_interleave(4),
 )
 
@@ -143,8 +147,8 @@ def test_pods_leaves_out_rows_without_a_reward():
 @pytest.mark.parametrize(
     ("slope", "rewards", "references", "expected"),
     [
-        (1.0, RB, [0.5], [[0.377541, 0.622459][int(one)] for one in RB]),
-        (3.0, RB, [0.5], [[0.182426, 0.817574][int(one)] for one in RB]),
+        (1.0, RB, [0.5], [0.622459 if reward else 0.377541 for reward in RB]),
+        (3.0, RB, [0.5], [0.817574 if reward else 0.182426 for reward in RB]),
         (1.0, RC, [0.2, 0.5, 0.8], [0.402715, 0.597285, 0.5, 0.450895, 0.549105, 0.426634, 0.573366, 0.475389]),
         (1.0, [-3.0, 0, 2, 5], [-1.0, 0, 1, 2], [0.047827, 0.404801, 0.766107, 0.981356]),
     ],
@@ -163,14 +167,15 @@ def test_par_is_grpo_where_rewards_differ_by_little():
     rewards = torch.linspace(0.05, 0.085, 16).tolist()
     rollouts = group(rewards, reference_rewards=torch.tensor([rewards[::3]] * 16))
 
-    def advantages(values):
-        return group_advantages(values, rollouts.groups, eps=0.0)
+    def distance_from_grpo(curator):
+        """The largest difference of an advantage."""
+        shaped = group_advantages(curator.curate(rollouts).rewards, rollouts.groups, eps=0.0)
+        plain = group_advantages(rollouts.rewards, rollouts.groups, eps=0.0)
+        return (shaped - plain).abs().max()
 
-    apart = (advantages(PAR().curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
-    assert apart < 1e-4
+    assert distance_from_grpo(PAR()) < 1e-4
     # A slope of a hundred, or rewards a hundred times as large, begin to be another method.
-    steep = (advantages(PAR(slope=100.0).curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
-    assert steep > 0.02
+    assert distance_from_grpo(PAR(slope=100.0)) > 0.02
 
 
 def test_par_without_references_is_an_error():
@@ -194,14 +199,16 @@ def test_par_without_references_is_an_error():
 def frequencies(curator, rewards, groups=250):
     """How often each row of a group is drawn, over many groups of the same rewards."""
     rollouts = Rollouts(rewards=torch.tensor(rewards).repeat(groups), groups=torch.arange(groups).repeat_interleave(8))
-    return torch.bincount(curator.curate(rollouts, generator=generator()).source % 8, minlength=8) / len(rollouts)
+    places = curator.curate(rollouts, generator=generator()).source % 8
+    return torch.bincount(places, minlength=8) / len(rollouts)
 
 
 def test_pf_ppo():
     # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
     drawn = frequencies(PFPPOBestRandom(), RC)
     assert drawn[1] == pytest.approx(0.5, abs=0.03)
-    assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
+    others = drawn[torch.arange(8) != 1]
+    assert others.tolist() == pytest.approx([0.071429] * 7, abs=0.02)
     drawn = frequencies(PFPPOBestWorst(), RC)
     assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
     assert drawn[2:].sum() == 0
@@ -243,8 +250,8 @@ def test_seed_grpo(answers, logprobs, entropy, code, linear):
     assert curation.metrics["entropy"] == pytest.approx(entropy, abs=1e-6)
     close(curation.weights, [code] * 8)
     close(SeedGRPO(mode="paper_linear").curate(rollouts).weights, [linear] * 8)
-    # exp(-0.02 H / log 8)
-    close(SeedGRPO(mode="paper_exp").curate(rollouts).weights, [math.exp(-0.02 * entropy / math.log(8))] * 8)
+    exponential = math.exp(-0.02 * entropy / math.log(8))
+    close(SeedGRPO(mode="paper_exp").curate(rollouts).weights, [exponential] * 8)
     if logprobs == [-0.5] * 8:
         without = group(RB, answers=answers)
         close(SeedGRPO(mass="share").curate(without).weights, [code] * 8)
@@ -271,11 +278,14 @@ def test_seed_grpo_scales_each_group_by_its_own_entropy():
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offset):
     # Group i has i + 1 meanings among its 8 rollouts. A state is what all share, its prompt, its meaning, and noise.
-    draw, d = generator(3), 256
-    prompts, noise = torch.randn(6, d, generator=draw), 0.05 * torch.randn(6, 8, d, generator=draw)
+    draw = generator(3)
+    d = 256
+    of_prompt = torch.randn(6, 1, d, generator=draw)
+    noise = 0.05 * torch.randn(6, 8, d, generator=draw)
     meanings = torch.randn(6, 6, d, generator=draw)
     which = torch.stack([torch.arange(8) % (number + 1) for number in range(6)])
-    states = offset + prompts[:, None] + torch.stack([meanings[i, which[i]] for i in range(6)]) + noise
+    of_meaning = torch.stack([meanings[i, which[i]] for i in range(6)])
+    states = offset + of_prompt + of_meaning + noise
     fields = {
         "rewards": torch.arange(8.0).repeat(6),
         "groups": torch.arange(6).repeat_interleave(8),
@@ -292,11 +302,13 @@ def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offse
 
 def test_seed_grpo_leaves_rows_without_a_token_of_the_policy_out_of_the_entropy():
     """They have no log-probability: neither their answer nor their number says how unsure the policy is."""
-    rewards = torch.tensor([0.0, 1, 0, 1, math.nan, 0, 1, 1])
-    logprobs = torch.tensor([-0.5, -0.5, math.nan, math.nan, math.nan, math.nan, math.nan, -0.5])
-    answers = ["a", "b", "c", "a", None, "a", "b", "a"]
+    logprobs = torch.full((8,), math.nan)
+    logprobs[[0, 1, 7]] = -0.5
     rollouts = Rollouts(
-        rewards=rewards, groups=torch.tensor([0, 0, 0, 0, 0, 1, 1, 2]), answers=answers, logprobs=logprobs
+        rewards=torch.tensor([0.0, 1, 0, 1, math.nan, 0, 1, 1]),
+        groups=torch.tensor([0, 0, 0, 0, 0, 1, 1, 2]),
+        answers=["a", "b", "c", "a", None, "a", "b", "a"],
+        logprobs=logprobs,
     )
     curation = SeedGRPO().curate(rollouts)
     # Group 0: two rows of mass 1/2 each and two answers, H = log 2 of log 2. Group 1: nothing is known. Group 2: a row.

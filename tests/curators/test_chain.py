@@ -55,7 +55,9 @@ class Fixed(Curator[IdentityConfig]):
 
 
 def four(**fields):
-    return Rollouts(rewards=torch.tensor([0.0, 1, 2, 3]), groups=torch.zeros(4, dtype=torch.long), **fields)
+    """One group of four rows, whose rewards are their numbers."""
+    rewards = torch.tensor([0.0, 1, 2, 3])
+    return Rollouts(rewards=rewards, groups=torch.zeros(4, dtype=torch.long), **fields)
 
 
 def test_rows_compose_and_weights_multiply():
@@ -81,7 +83,9 @@ def test_scores_refer_to_the_original_rows():
     assert curation.scores.nan_to_num(-1).tolist() == [-1, 1, -1, 2]
     assert curation.anomalous.tolist() == [False, True, False, True]
     # Copies of one row: the most suspicious counts.
-    curation = Chain([Fixed([1, 1, 2]), Fixed([0, 1, 2], scores=[5.0, 7.0, nan])]).curate(four())
+    copying = Fixed([1, 1, 2])
+    scoring = Fixed([0, 1, 2], scores=[5.0, 7.0, nan])
+    curation = Chain([copying, scoring]).curate(four())
     assert curation.scores.nan_to_num(-1).tolist() == [-1, 7, -1, -1]
 
 
@@ -93,8 +97,10 @@ def test_advantages_of_two_members():
     plain = Fixed([3, 0])
     assert Chain([giving(), plain]).curate(four()).advantages is None
     assert plain.seen.advantages.tolist() == [1, 2, 3, 4]
-    assert Chain([plain, Fixed([0, 1], advantages=[5.0, 6.0])]).curate(four()).advantages.tolist() == [5, 6]
-    assert Chain([giving(), Fixed([0, 1, 2, 3])]).curate(four()).advantages.tolist() == [1, 2, 3, 4]
+    giving_to_two = Fixed([0, 1], advantages=[5.0, 6.0])
+    assert Chain([plain, giving_to_two]).curate(four()).advantages.tolist() == [5, 6]
+    keeping_all = Fixed([0, 1, 2, 3])
+    assert Chain([giving(), keeping_all]).curate(four()).advantages.tolist() == [1, 2, 3, 4]
     taking = Fixed([3, 0, 0])
     taking.acts_on = ("rows",)
     assert Chain([giving(), taking]).curate(four()).advantages.tolist() == [4, 1, 1]
@@ -166,12 +172,14 @@ def test_a_member_after_the_advantage_sees_those_of_the_changed_batch():
 
 
 def test_components_of_changed_rewards_are_unknown():
-    same, shaped, parts = Fixed([0, 1, 2, 3]), Fixed([0, 1, 2, 3]), {"a": torch.arange(4.0)}
+    parts = {"a": torch.arange(4.0)}
     batch = four(reference_rewards=torch.zeros(4, 1), components=parts)
-    Chain([GRPO(), same]).curate(batch)
-    Chain([PAR(), shaped]).curate(batch)
-    assert torch.equal(same.seen.components["a"], parts["a"])
-    assert shaped.seen.components is None
+    behind_grpo = Fixed([0, 1, 2, 3])
+    Chain([GRPO(), behind_grpo]).curate(batch)
+    assert torch.equal(behind_grpo.seen.components["a"], parts["a"])
+    behind_par = Fixed([0, 1, 2, 3])
+    Chain([PAR(), behind_par]).curate(batch)
+    assert behind_par.seen.components is None
 
 
 def test_the_state_of_another_number_of_members_is_refused():

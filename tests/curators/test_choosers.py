@@ -97,8 +97,12 @@ def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_
     counts = [3, 2, 1]
     right = [0.5, 0.2, 0.1]
     size = 8
-    odds = [math.sqrt(n / (size - n)) for n in counts]
-    answers = OpenAnswers(names=[(0, "a"), (0, "b"), (0, "c")], chance_right=right, root_odds=odds, rows=size)
+    answers = OpenAnswers(
+        names=[(0, "a"), (0, "b"), (0, "c")],
+        chance_right=right,
+        root_odds=[math.sqrt(count / (size - count)) for count in counts],
+        rows=size,
+    )
 
     # The truths that are left, none of the three among them, with GRPO's advantages under each.
     starts = [0, *itertools.accumulate(counts)]
@@ -114,9 +118,8 @@ def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_
     advantages = [group_advantages(rewards, torch.zeros(size).long(), eps=1e-9) * scale for _, rewards in truths]
     chances = [chance / in_all for chance, _ in truths]
     mean = sum(chance * each for chance, each in zip(chances, advantages, strict=True))
-    expected = sum(
-        chance * float((each - mean).square().sum()) for chance, each in zip(chances, advantages, strict=True)
-    )
+    distances = [float((each - mean).square().sum()) for each in advantages]
+    expected = sum(chance * distance for chance, distance in zip(chances, distances, strict=True))
     assert answers.error(refuted) == pytest.approx(in_all * expected, rel=1e-5)
 
 
@@ -147,10 +150,14 @@ def test_rows_without_a_reward_do_not_count():
 
 def test_an_answer_that_was_asked_about_in_vain_is_not_asked_about_again():
     asked = []
-    rollouts = batch(asked)
+
+    def silent(rows):
+        asked.append(list(rows))
+        return [None] * len(rows)
+
     # Four rows of the second prompt answer "3": only one of them is asked about.
-    silent = replace(rollouts, second_rewards=lambda rows: [rollouts.second_rewards(rows), [None] * len(rows)][1])
-    Appeals(random_share=0.0, choose="majority", curator="grpo", budget=5).curate(silent)
+    rollouts = replace(batch([]), second_rewards=silent)
+    Appeals(random_share=0.0, choose="majority", curator="grpo", budget=5).curate(rollouts)
     assert asked == [[0, 6], [3, 10], [11]]
 
 
@@ -159,7 +166,8 @@ def test_care_learns_the_same_whatever_the_order_of_the_rows():
         curator = Appeals(random_share=0.0, choose="care", curator="grpo", budget=12)
         # Of the second prompt "3" and "4" are equally frequent, "3" is known to be wrong and "4" to be right.
         trusted = torch.tensor([row in (6, 10) for row in range(12)])
-        rollouts = replace(batch([]), trusted=trusted, answers=[*ANSWERS[:6], "3", "3", None, None, "4", "4"])
+        answers = [*ANSWERS[:6], "3", "3", None, None, "4", "4"]
+        rollouts = replace(batch([]), trusted=trusted, answers=answers)
         curator.curate(rollouts.take(torch.tensor(order)), generator=torch.Generator().manual_seed(0))
         return [(int(past["vote_right"]), int(past["right_count"])) for past in probes_of(curator)["past"]]
 
@@ -192,10 +200,10 @@ def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone()
     rows = [row for call in asked for row in call]
     # Either "7", "9", and the next prompt's vote; or "3", "4", "5".
     assert rows in ([0, 3, 6], [6, 10, 11])
-    labelled = slice(0, 6) if rows[0] == 0 else slice(6, 12)
-    assert curation.rewards.tolist()[labelled] == TRUE[labelled]
+    labelled = list(range(6)) if rows[0] == 0 else list(range(6, 12))
+    assert curation.rewards[labelled].tolist() == [TRUE[row] for row in labelled]
     # The verifier's other verdicts are ignored: prompts without a label have no weight.
-    assert [row for row in range(12) if curation.weights[row] > 0] == list(range(12))[labelled]
+    assert [row for row in range(12) if curation.weights[row] > 0] == labelled
 
 
 @pytest.mark.parametrize("choose", [name for name, make in CHOOSERS.items() if not make().needs_scores])
@@ -227,7 +235,7 @@ class Scoring(Curator):
 
 
 # The first prompt is all but certain, the second is not known at all.
-SURE_AND_OPEN = [-9.0, -9, -9, -9, -9, -9, 0, 0, 0, 0, 0, 0]
+SURE_AND_OPEN = [-9.0] * 6 + [0.0] * 6
 
 
 def asked_by_error(budget, **settings):

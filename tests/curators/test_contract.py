@@ -68,7 +68,8 @@ BINARY = ("pair_count",)
 # Change nothing where there is no pair: GeoAlign, its controls, and those that only weigh or shape.
 RECTIFYING = ("geoalign", "geoalign_released", "pair_count", "reward_distance", "random", "grpo", "oracle")
 RECTIFYING += ("tie_detector", "confident_learning")
-VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
+VARIANTS = [(name, {}) for name in CURATORS]
+VARIANTS += [(name, changes) for name, of_curator in CHANGES.items() for changes in of_curator]
 
 
 def maker(name, changes):
@@ -205,12 +206,14 @@ def test_a_batch_on_a_gpu(name):
 def test_hidden_states_on_a_gpu_and_a_resume(name, tmp_path):
     """The rest of the batch stays on the CPU, where the state is read from its file."""
     trial = trial_of(name, {})
-    first, second = (trial.batch(seed, groups=4, size=4) for seed in (1, 0))
+    first = trial.batch(1, groups=4, size=4)
+    second = trial.batch(0, groups=4, size=4)
     session = CurationSession(trial.new(), seed=0)
     session.curate(first)
     expected = session.curate(second)
     with pretend_gpu():
-        session, resumed = CurationSession(trial.new(), seed=0), CurationSession(trial.new(), seed=1)
+        session = CurationSession(trial.new(), seed=0)
+        resumed = CurationSession(trial.new(), seed=1)
         session.curate(rollouts_on_gpu(first, "hidden"))
         session.save(tmp_path / "state")
         resumed.load(tmp_path / "state", setting="", otherwise="")

@@ -20,11 +20,18 @@ from geoalign.testing.synthetic import synthetic_rollouts
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})
 
 
+# The ids of 20 groups of four rows, which the worked batches begin with.
+TWENTY_GROUPS = torch.arange(20).repeat_interleave(4)
+
+
 def minority():
     """20 groups of two ones and two zeros, and one group with a single one among eight rows (row 80)."""
-    rewards = torch.cat([torch.tensor([1.0, 1, 0, 0]).repeat(20), torch.tensor([1.0] + [0.0] * 7)])
-    groups = torch.cat([torch.arange(20).repeat_interleave(4), torch.full((8,), 20)])
-    return Rollouts(rewards=rewards, groups=groups)
+    balanced = torch.tensor([1.0, 1, 0, 0]).repeat(20)
+    single_one = torch.tensor([1.0] + [0.0] * 7)
+    return Rollouts(
+        rewards=torch.cat([balanced, single_one]),
+        groups=torch.cat([TWENTY_GROUPS, torch.full((8,), 20)]),
+    )
 
 
 def test_pair_counts():
@@ -40,9 +47,14 @@ def test_pair_counts():
 
 def test_reward_distances():
     # 20 groups of rewards 0, 1, 2, 3 (distances 1.5, .5, .5, 1.5) and one of 0, 0, 0, 40 (10, 10, 10, 30): the tail.
-    rewards = torch.cat([torch.tensor([0.0, 1, 2, 3]).repeat(20), torch.tensor([0.0, 0, 0, 40, 5, 5, math.nan])])
-    groups = torch.cat([torch.arange(20).repeat_interleave(4), torch.tensor([20] * 4 + [21] * 2 + [22])])
-    curation = RewardDistance(max_fraction=0.02).curate(Rollouts(rewards=rewards, groups=groups), generator=generator())
+    usual = torch.tensor([0.0, 1, 2, 3]).repeat(20)
+    far = torch.tensor([0.0, 0, 0, 40])
+    unscored = torch.tensor([5, 5, math.nan])
+    rollouts = Rollouts(
+        rewards=torch.cat([usual, far, unscored]),
+        groups=torch.cat([TWENTY_GROUPS, torch.tensor([20] * 4 + [21] * 2 + [22])]),
+    )
+    curation = RewardDistance(max_fraction=0.02).curate(rollouts, generator=generator())
     assert curation.scores[:4].tolist() == [1.5, 0.5, 0.5, 1.5]
     assert curation.scores[80:84].tolist() == [10, 10, 10, 30]
     assert curation.scores[84:].isnan().all()  # equal rewards, and one that could not be scored
@@ -88,14 +100,18 @@ def test_random_draws_uniformly_from_the_scored_rows():
     rewards = rollouts.rewards.clone()
     rewards[:6] = 1.0  # the first group has no pair: its rows are unscored
     rollouts = replace(rollouts, rewards=rewards)
-    source, flagged, calls = generator(), torch.zeros(len(rollouts)), 30
+    draw = generator()
+    calls = 30
+    flagged = torch.zeros(len(rollouts))
     for _ in range(calls):
-        flagged += Random(geoalign=replace(GEOALIGN, projector=None)).curate(rollouts, generator=source).anomalous
+        curator = Random(geoalign=replace(GEOALIGN, projector=None))
+        flagged += curator.curate(rollouts, generator=draw).anomalous
     assert flagged[:6].sum() == 0
     # A row's count is binomial with variance n p (1 - p), so the squared deviations over it add up to 137 (p-values of
     # .1% on either side). A draw that prefers some rows, or gives each its turn, lies outside.
     share = flagged.sum() / calls / 138
-    spread = (flagged[6:] - calls * share).square().sum() / (calls * share * (1 - share))
+    variance = calls * share * (1 - share)
+    spread = (flagged[6:] - calls * share).square().sum() / variance
     low, high = chi2.ppf([0.001, 0.999], 137)
     assert low < float(spread) * 137 / 138 < high
 
@@ -104,7 +120,8 @@ def corrupted():
     """Rows 1, 4 (up) and 3 (down) are corrupted; group 2 wholly; rows 8 and 9 lack a reward or its true value."""
     true = torch.tensor([0.0, 0, 1, 1, 0, 1, 0, 1, 1, math.nan])
     rewards = torch.tensor([0.0, 1, 1, 0, 1, 1, 1, 0, math.nan, 1])
-    return Rollouts(rewards=rewards, groups=torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 1, 1]), true_rewards=true)
+    groups = torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 1, 1])
+    return Rollouts(rewards=rewards, groups=groups, true_rewards=true)
 
 
 def test_oracle_replaces_exactly_the_corrupted_rows():
@@ -121,6 +138,7 @@ def test_oracle_replaces_exactly_the_corrupted_rows():
 
 
 def rollouts(*groups, keys=None):
+    """The rewards of each group, and the key of each response."""
     rewards = torch.tensor([reward for group in groups for reward in group])
     ids = torch.tensor([name for name, group in enumerate(groups) for _ in group])
     return Rollouts(rewards=rewards, groups=ids, response_keys=None if keys is None else torch.tensor(keys))
@@ -136,7 +154,10 @@ def test_rank_trim():
 
 def test_rank_trim_leaves_small_and_equal_groups_whole():
     # 2m + 2 = 4 rewards are needed; the row without one does not count.
-    curation = RankTrim().curate(rollouts([1.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 4.0], [2.0] * 5))
+    small = [1.0, 2.0, 3.0, math.nan]
+    large = [1.0, 2.0, 3.0, 4.0]
+    equal = [2.0] * 5
+    curation = RankTrim().curate(rollouts(small, large, equal))
     assert curation.weights.tolist() == [1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1]
     assert curation.metrics["whole_groups"] == 2
     assert curation.metrics["trimmed_rows"] == 2
@@ -149,13 +170,17 @@ def test_ties_at_the_extremes():
     assert curation.weights.tolist() == [1, 0, 1, 1, 0, 1]
     # Not of identical responses, and not where rewards have two values.
     group = [1.0, 5.0, 3.0, -3.0, 5.0, 2.0]
-    assert not TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 1, 4])).anomalous.any()
-    assert TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 9, 4])).anomalous.sum() == 2
-    assert TieDetector().curate(rollouts([0.0, 1.0, 1.0, 0.0], [math.nan] * 2)).scores.isnan().all()
+    identical = rollouts(group, keys=[0, 1, 2, 3, 1, 4])
+    assert not TieDetector().curate(identical).anomalous.any()
+    different = rollouts(group, keys=[0, 1, 2, 3, 9, 4])
+    assert TieDetector().curate(different).anomalous.sum() == 2
+    of_two_values = rollouts([0.0, 1.0, 1.0, 0.0], [math.nan] * 2)
+    assert TieDetector().curate(of_two_values).scores.isnan().all()
 
 
 def test_both_ends_and_the_tolerance():
-    values, apart = torch.tensor([0.0, 0.05, 0.5, 0.96, 1.0]), torch.arange(5)
+    values = torch.tensor([0.0, 0.05, 0.5, 0.96, 1.0])
+    apart = torch.arange(5)
     assert tied_extremes(values, apart, 0.01).tolist() == [False] * 5
     assert tied_extremes(values, apart, 0.045).tolist() == [False, False, False, True, True]
     assert tied_extremes(values, apart, 0.055).tolist() == [True, True, False, True, True]

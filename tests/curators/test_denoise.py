@@ -57,14 +57,17 @@ def test_a_batch_is_predicted_before_its_rewards_are_seen():
     other = replace(rollouts, rewards=rollouts.rewards.flip(0))
     first.curate(rollouts)
     second.curate(other)
-    predicted = [curator.state_dict()["past"][-1]["prediction"] for curator in (first, second)]
-    by_row = [each[_sorted(batch).argsort()] for each, batch in zip(predicted, (rollouts, other), strict=True)]
-    torch.testing.assert_close(*by_row, atol=1e-6, rtol=1e-4)
-    assert predicted[0].abs().sum() > 0
+    of_first = last_prediction_by_row(first, rollouts)
+    of_second = last_prediction_by_row(second, other)
+    torch.testing.assert_close(of_first, of_second, atol=1e-6, rtol=1e-4)
+    assert of_first.abs().sum() > 0
 
 
-def _sorted(rollouts):
-    return canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden).order
+def last_prediction_by_row(curator, rollouts):
+    """What the states predicted of the last batch, which the curator's state has in canonical order."""
+    in_order = curator.state_dict()["past"][-1]["prediction"]
+    order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden).order
+    return in_order[order.argsort()]
 
 
 def test_the_first_batch_is_predicted_by_folds():
@@ -114,10 +117,10 @@ def test_answers_tell_wrong_verdicts():
 
 def test_identical_responses_with_different_verdicts_are_a_contradiction():
     """Without answers and states, of three equal responses the verdict of two is taken for true."""
-    keys = torch.arange(48)
-    keys[0::6] = keys[1::6] = keys[2::6] = 1000 + torch.arange(8)
+    keys = torch.arange(48).view(8, 6)
+    keys[:, :3] = 1000 + torch.arange(8)[:, None]
     rewards = torch.tensor([1.0, 1, 0, 0, 1, 0] * 8)
-    rollouts = Rollouts(rewards=rewards, groups=torch.arange(48) // 6, response_keys=keys)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(48) // 6, response_keys=keys.flatten())
     curation = Denoise(geometry="none").curate(rollouts)
     assert curation.rewards[0] == curation.rewards[1] == curation.rewards[2] > 0.5
     assert curation.anomalous.view(8, 6).tolist() == [[False, False, True, False, False, False]] * 8
@@ -195,9 +198,13 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
 
 
 def agreement(curation, rollouts, rows):
-    given = group_advantages(curation.rewards, rollouts.groups) if curation.advantages is None else curation.advantages
+    """The cosine of the advantages of these rows with those of their true rewards."""
+    given = curation.advantages
+    if given is None:
+        given = group_advantages(curation.rewards, rollouts.groups)
+    given = given[rows]
     true = group_advantages(rollouts.true_rewards, rollouts.groups)[rows]
-    return float(given[rows] @ true / (given[rows].norm() * true.norm()))
+    return float(given @ true / (given.norm() * true.norm()))
 
 
 def test_trusted_rows_do_no_harm_where_errors_are_random():
@@ -216,7 +223,8 @@ def test_trusted_verdicts_mend_systematic_ones():
 
     def verdicts(seed):
         rollouts = world(seed, binary=True, wrong=0.0, groups=96)
-        return replace(rollouts, rewards=(2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0] > 0).float())
+        looked_at = 2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0]
+        return replace(rollouts, rewards=(looked_at > 0).float())
 
     # The expected reward lies between the two; an unbiased estimate need not.
     curator, blind = Denoise(least_slope=1.0), Denoise(least_slope=1.0)
@@ -228,7 +236,9 @@ def test_trusted_verdicts_mend_systematic_ones():
     assert curation.rewards.min() >= 0
     assert curation.rewards.max() <= 1
     wrong = (rollouts.rewards != rollouts.true_rewards)[others].numpy()
-    assert auroc(curation.scores[others].numpy(), wrong) > auroc(expected.scores[others].numpy(), wrong) + 0.05
+    found = auroc(curation.scores[others].numpy(), wrong)
+    without_labels = auroc(expected.scores[others].numpy(), wrong)
+    assert found > without_labels + 0.05
 
 
 def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards():
@@ -279,13 +289,16 @@ def test_the_share_of_wrong_rewards(binary, wrong):
 @pytest.mark.parametrize(("seed", "size", "batches"), [(0, 32, 3), (8, 8, 12)])
 def test_noisy_rewards_at_the_extremes_are_not_all_called_wrong(seed, size, batches):
     """From one start, or one small first batch, the noise model ended where it believed in no reward."""
-    curator, draw, groups = Denoise(), torch.Generator().manual_seed(seed), torch.arange(8 * size) // 8
+    curator = Denoise()
+    draw = torch.Generator().manual_seed(seed)
+    groups = torch.arange(8 * size) // 8
     for _ in range(batches):
         hidden = torch.randn(size, 8, 16, generator=draw)
         true = hidden[..., 0] + torch.randn(size, 8, generator=draw)
         low, high = true.amin(dim=1, keepdim=True), true.amax(dim=1, keepdim=True)
-        other = torch.where(true < true.mean(dim=1, keepdim=True), high, low)
-        rewards = torch.where(torch.rand(size, 8, generator=draw) < 0.4, other, true).flatten()
+        other_extreme = torch.where(true < true.mean(dim=1, keepdim=True), high, low)
+        wrong = torch.rand(size, 8, generator=draw) < 0.4
+        rewards = torch.where(wrong, other_extreme, true).flatten()
         curation = curator.curate(Rollouts(rewards=rewards, groups=groups, hidden=hidden.flatten(0, 1)))
     assert 0.4 < curation.metrics["wrong_share"] < 0.8
 
@@ -320,11 +333,12 @@ def popular_answers(seed, *, wrong=0.4, groups=40, size=12):
     """Two answers a prompt, given 8 and 4 times; in a fifth of the prompts the more frequent one is wrong."""
     draw = torch.Generator().manual_seed(seed)
     rank = torch.arange(size).repeat(groups)
-    popular, misled = rank < 8, (torch.arange(groups) % 5 == 0).repeat_interleave(size)
+    popular = rank < 8
+    group = torch.arange(groups).repeat_interleave(size)
+    misled = group % 5 == 0
     true = (popular != misled).float()
     flipped = torch.rand(groups * size, generator=draw) < wrong
-    group = torch.arange(groups).repeat_interleave(size)
-    answers = [f"{g} {bool(p)}" for g, p in zip(group.tolist(), popular.tolist(), strict=True)]
+    answers = [f"{prompt} {of_most}" for prompt, of_most in zip(group.tolist(), popular.tolist(), strict=True)]
     rewards = torch.where(flipped, 1 - true, true)
     return Rollouts(rewards=rewards, groups=group, true_rewards=true, answers=answers), misled
 
@@ -338,6 +352,8 @@ def test_a_wrong_majority_is_not_raised():
             rollouts, misled = popular_answers(seed)
             advantages = applied(curator.curate(rollouts), rollouts)
             right = rollouts.true_rewards == 1
-            gaps.append(float(advantages[misled & right].mean() - advantages[misled & ~right].mean()))
+            of_right = advantages[misled & right].mean()
+            of_wrong = advantages[misled & ~right].mean()
+            gaps.append(float(of_right - of_wrong))
         preferred[least_slope] = sum(gaps) / len(gaps)
     assert preferred[1.0] < preferred[0.1] - 0.1

@@ -54,7 +54,8 @@ def test_drop_keeps_rows_that_could_not_be_scored():
 @pytest.mark.parametrize("strategy", ["replace", "zero_weight", "drop", "amplify"])
 def test_a_closed_gate_flags_and_changes_nothing(strategy):
     curator = geoalign(consensus_gate=0.95, strategy=strategy)
-    first, second = curate(curator, planted(0).rollouts), curate(curator, planted(1).rollouts)
+    first = curate(curator, planted(0).rollouts)
+    second = curate(curator, planted(1).rollouts)
     assert first.metrics["gate_closed"] == 1
     assert first.anomalous.any()
     assert first.source.tolist() == list(range(len(first.scores)))
@@ -64,7 +65,8 @@ def test_a_closed_gate_flags_and_changes_nothing(strategy):
 
 
 def test_a_batch_without_new_groups_takes_no_place_in_the_gates_window():
-    seen, interrupted = (geoalign(consensus_gate=0.95) for _ in range(2))
+    seen = geoalign(consensus_gate=0.95)
+    interrupted = geoalign(consensus_gate=0.95)
     for curator in (seen, interrupted):
         for seed in range(3):
             curate(curator, planted(seed).rollouts, seed=seed)
@@ -74,7 +76,8 @@ def test_a_batch_without_new_groups_takes_no_place_in_the_gates_window():
     curate(interrupted, tied)
     assert interrupted.judged.shape[1] == 0
     assert seen.judged.shape[1] > 0
-    one, other = (curate(curator, rollouts).metrics for curator in (seen, interrupted))
+    one = curate(seen, rollouts).metrics
+    other = curate(interrupted, rollouts).metrics
     assert one["pooled_new_group_accuracy"] == other["pooled_new_group_accuracy"]
     assert one["gate_closed"] == other["gate_closed"] == 0
 
@@ -98,7 +101,8 @@ def test_margins_beyond_the_largest_float_are_scored():
 
 @pytest.mark.parametrize("scoring", ["in_sample", "cross_fit"])
 def test_gate_acts_where_new_groups_agree_and_only_there(scoring):
-    gated, free = (geoalign(scoring=scoring, consensus_gate=gate) for gate in (0.95, None))
+    gated = geoalign(scoring=scoring, consensus_gate=0.95)
+    free = geoalign(scoring=scoring, consensus_gate=None)
     generator = torch.Generator().manual_seed(0)
     closed = []
     for seed in range(3):
@@ -147,7 +151,8 @@ def test_rows_of_one_response_key_have_no_direction_between_them():
     # The states of one response differ by the rounding of another padding: 6e-3 in bfloat16.
     rollouts = planted().rollouts
     hidden = rollouts.hidden.clone()
-    hidden[:8] = hidden[0] + 6e-3 * torch.randn(8, hidden.shape[1], generator=torch.Generator().manual_seed(0))
+    rounding = 6e-3 * torch.randn(8, hidden.shape[1], generator=torch.Generator().manual_seed(0))
+    hidden[:8] = hidden[0] + rounding
     keys = torch.arange(len(rollouts))
     keys[:8] = 5
     keys[8] = 5  # the same response to another prompt: no pair anyway
@@ -184,25 +189,29 @@ def test_group_counts():
 def test_scale_of_the_hidden_states_changes_nothing(factor):
     rollouts = planted().rollouts
     scaled = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden * factor)
-    one, other = curate(geoalign(), rollouts), curate(geoalign(), scaled)
+    one = curate(geoalign(), rollouts)
+    other = curate(geoalign(), scaled)
     torch.testing.assert_close(one.scores, other.scores, atol=1e-3, rtol=1e-3)
     assert (one.anomalous != other.anomalous).sum() == 0
 
 
 def test_warm_start_and_new_group_metrics():
     curator = geoalign()
-    first, second = curate(curator, planted(0).rollouts), curate(curator, planted(1).rollouts)
+    first = curate(curator, planted(0).rollouts)
+    second = curate(curator, planted(1).rollouts)
     assert math.isnan(first.metrics["new_group_accuracy"])
     assert math.isnan(first.metrics["deviation_gap"])
-    low, accuracy, high = (second.metrics[f"new_group_accuracy{end}"] for end in ("_low", "", "_high"))
-    assert 0.5 < low < accuracy < high <= 1
+    accuracy = second.metrics["new_group_accuracy"]
+    assert 0.5 < second.metrics["new_group_accuracy_low"] < accuracy < second.metrics["new_group_accuracy_high"] <= 1
     assert second.metrics["deviation_gap"] == pytest.approx(
         second.metrics["new_group_deviation"] - first.metrics["train_deviation"]
     )
     cold = geoalign(projector=ProjectorConfig(hidden_dim=32, output_dim=16, steps=20, warm_start=False))
     curate(cold, planted(0).rollouts)
     assert curate(cold, planted(1).rollouts).metrics["new_group_accuracy"] > 0.5
-    assert not torch.equal(curate(cold, planted(1).rollouts).scores, curate(curator, planted(1).rollouts).scores)
+    from_cold = curate(cold, planted(1).rollouts)
+    from_warm = curate(curator, planted(1).rollouts)
+    assert not torch.equal(from_cold.scores, from_warm.scores)
 
 
 def test_cross_fit_needs_as_many_groups_as_folds():
@@ -224,10 +233,12 @@ def test_cross_fit_trains_its_projector_on_the_other_fold_only(monkeypatch):
     rewards = rollouts.rewards.clone()
     rewards[:8] = -rewards[:8]
     turned = Rollouts(rewards=rewards, groups=rollouts.groups, hidden=rollouts.hidden)
-    one, other = curate(geoalign(scoring="cross_fit"), rollouts), curate(geoalign(scoring="cross_fit"), turned)
-    even, odd = rollouts.groups % 2 == 0, rollouts.groups % 2 == 1
-    even[:8] = False
-    assert torch.equal(one.scores[even], other.scores[even])
+    one = curate(geoalign(scoring="cross_fit"), rollouts)
+    other = curate(geoalign(scoring="cross_fit"), turned)
+    odd = rollouts.groups % 2 == 1
+    other_even = ~odd
+    other_even[:8] = False
+    assert torch.equal(one.scores[other_even], other.scores[other_even])
     assert not torch.equal(one.scores[odd], other.scores[odd])
 
 
@@ -257,12 +268,13 @@ def test_the_gate_pools_the_groups_of_the_last_calls():
 
 def test_metrics_are_complete_even_without_pairs():
     full = curate(geoalign(), planted().rollouts).metrics
-    nothing = Rollouts(rewards=torch.ones(4), groups=torch.zeros(4, dtype=torch.int), hidden=torch.randn(4, 8))
-    assert set(curate(geoalign(), nothing).metrics) == set(full)
+    tied = Rollouts(rewards=torch.ones(4), groups=torch.zeros(4, dtype=torch.int), hidden=torch.randn(4, 8))
+    assert set(curate(geoalign(), tied).metrics) == set(full)
 
 
 def test_paper_preset():
-    maths, dialogue = GeoAlignConfig.preset("paper", task="math"), GeoAlignConfig.preset("paper", task="dialogue")
+    maths = GeoAlignConfig.preset("paper", task="math")
+    dialogue = GeoAlignConfig.preset("paper", task="dialogue")
     assert (maths.alpha, maths.projector.target_accuracy) == (0.05, 0.95)
     assert (dialogue.alpha, dialogue.projector.target_accuracy) == (0.12, 0.85)
     for config in (maths, dialogue):
@@ -284,18 +296,22 @@ def test_paper_preset():
 
 def test_bad_hidden_states():
     good = planted().rollouts
+    one_column = replace(good, hidden=good.hidden[:, :1])
     with pytest.raises(InputError, match="at least 2 columns"):
-        curate(geoalign(), Rollouts(rewards=good.rewards, groups=good.groups, hidden=good.hidden[:, :1]))
+        curate(geoalign(), one_column)
     curator = geoalign()
     curate(curator, good)
+    half_of_the_columns = replace(good, hidden=good.hidden[:, :16])
     with pytest.raises(InputError, match="expected 32 columns as in earlier calls, got 16"):
-        curate(curator, Rollouts(rewards=good.rewards, groups=good.groups, hidden=good.hidden[:, :16]))
+        curate(curator, half_of_the_columns)
 
 
 def test_two_groups_that_agree_open_no_gate():
-    rewards, group = torch.arange(16) % 4 / 3, torch.arange(16) // 4
+    rewards = torch.arange(16) % 4 / 3
+    along_the_rewards = rewards[:, None] * torch.ones(4)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(16) // 4, hidden=along_the_rewards)
     curator = GeoAlign(consensus_gate=0.95, scoring="cross_fit", projector=None)
-    metrics = curator.curate(Rollouts(rewards=rewards, groups=group, hidden=rewards[:, None] * torch.ones(4))).metrics
+    metrics = curator.curate(rollouts).metrics
     assert (metrics["new_group_accuracy_low"], metrics["gate_closed"]) == (1, 1)
 
 

@@ -42,9 +42,12 @@ def test_cross_fit_treats_both_folds_alike(monkeypatch):
 
 def parted(scores, part):
     """By how many standard errors the mean score of the groups (of 8 rows) in `part` exceeds that of the others."""
-    means, inside = scores.view(-1, 8).mean(1), part.view(-1, 8)[:, 0]
-    one, other = means[inside], means[~inside]
-    return float((one.mean() - other.mean()) / (one.var() / len(one) + other.var() / len(other)).sqrt())
+    means = scores.view(-1, 8).mean(1)
+    in_part = part.view(-1, 8)[:, 0]
+    one = means[in_part]
+    other = means[~in_part]
+    standard_error = (one.var() / len(one) + other.var() / len(other)).sqrt()
+    return float((one.mean() - other.mean()) / standard_error)
 
 
 def check_spread(curation, part, share):
@@ -52,4 +55,5 @@ def check_spread(curation, part, share):
     flags = int(curation.anomalous.sum())
     assert flags >= 8
     on_part = int((curation.anomalous & part).sum())
-    assert abs(on_part - share * flags) <= 4 * (share * (1 - share) * flags) ** 0.5
+    deviation = (share * (1 - share) * flags) ** 0.5
+    assert abs(on_part - share * flags) <= 4 * deviation

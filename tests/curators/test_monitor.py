@@ -16,20 +16,36 @@ def verdicts(seed, *, wrong=0.0, missed=0.0, groups=24, size=8):
     """Answers of which a third is right, and verdicts: `wrong` of the wrong pass, `missed` of the right fail."""
     generator = torch.Generator().manual_seed(seed)
     right = torch.rand(groups * size, generator=generator) < 1 / 3
-    named = torch.randint(3, (groups * size,), generator=generator)
+    which_wrong = torch.randint(3, (groups * size,), generator=generator).tolist()
     flipped = torch.rand(groups * size, generator=generator) < torch.where(right, missed, wrong)
-    answers = ["right" if one else f"wrong {name}" for one, name in zip(right.tolist(), named.tolist(), strict=True)]
-    group = torch.arange(groups).repeat_interleave(size)
-    return Rollouts(rewards=(right ^ flipped).float(), groups=group, answers=answers)
+    return Rollouts(
+        rewards=(right ^ flipped).float(),
+        groups=torch.arange(groups).repeat_interleave(size),
+        answers=["right" if yes else f"wrong {name}" for yes, name in zip(right.tolist(), which_wrong, strict=True)],
+    )
+
+
+def with_ends(metrics, name):
+    """A rate between the ends of its interval: (low, rate, high)."""
+    return metrics[f"{name}_low"], metrics[name], metrics[f"{name}_high"]
+
+
+def where_one_wrong_answer_passes(batch, lenient_groups=None):
+    """The batch of a verifier that is a function of the answer: "wrong 0" is rewarded, in all groups or in these."""
+    passes = torch.tensor([answer == "wrong 0" for answer in batch.answers])
+    if lenient_groups is not None:
+        passes &= lenient_groups
+    return replace(batch, rewards=batch.rewards.masked_fill(passes, 1.0))
 
 
 def test_the_inner_curators_metrics_stay_but_for_the_rates():
-    rollouts, inner = verdicts(0, wrong=0.3), Denoise(geometry="none")
+    rollouts = verdicts(0, wrong=0.3)
     assert Monitor().config.curator == Denoise().config
-    curation = inner.curate(rollouts)
-    acted, watched = curation.metrics, Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
+    curation = Denoise(geometry="none").curate(rollouts)
+    watched = Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
     # By the verdicts alone, without the inner curator's prior.
-    own = {name: value for name, value in acted.items() if name not in (*RATES, "true_positive_rate", "seconds")}
+    other = (*RATES, "true_positive_rate", "seconds")
+    own = {name: value for name, value in curation.metrics.items() if name not in other}
     assert {name: watched[name] for name in own} == pytest.approx(own, nan_ok=True)
     assert watched["true_positive_rate"] == 1 - watched["false_negative_rate"]
     assert watched["anomalous_share"] == curation.anomalous.sum() / len(rollouts)
@@ -45,15 +61,15 @@ def test_intervals_hold_the_rates_of_the_verifier():
     found = [Monitor(curator=GRPO()).curate(world).metrics for world in worlds]
     # The widths leave room for the errors that may repeat; that of the informedness is of both rates together.
     for name, rate, width in zip(RATES, (0.1, 0.2, 0.7), (0.2, 0.45, 0.65), strict=True):
-        assert sum(each[f"{name}_low"] <= rate <= each[f"{name}_high"] for each in found) >= 20
-        assert all(each[f"{name}_high"] - each[f"{name}_low"] < width for each in found if each[f"{name}_low"] >= 0)
+        intervals = [(each[f"{name}_low"], each[f"{name}_high"]) for each in found]
+        assert sum(low <= rate <= high for low, high in intervals) >= 20
+        assert all(high - low < width for low, high in intervals if low >= 0)
 
 
 def test_errors_that_repeat_with_the_answer_leave_no_interval():
     """A verifier that is a function of the answer: on half of the prompts "wrong 0" passes as well."""
     batch = verdicts(0, groups=60)
-    lenient = torch.tensor([answer == "wrong 0" for answer in batch.answers]) & (batch.groups % 2 == 0)
-    fooled = replace(batch, rewards=batch.rewards.where(~lenient, torch.ones(())))
+    fooled = where_one_wrong_answer_passes(batch, lenient_groups=batch.groups % 2 == 0)
     metrics = Monitor(curator=GRPO(), bounds={"false_positive_rate": 0.0}).curate(fooled).metrics
     for name in RATES:
         assert math.isnan(metrics[f"{name}_low"])
@@ -76,12 +92,13 @@ def test_a_healthy_training_of_100_batches_raises_no_alarm(caplog):
 def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
     bounds = {"false_positive_rate": 0.2, "informedness": [0.7, 1.0], "no such metric": 0.0}
     monitor = Monitor(curator=Denoise(geometry="none"), bounds=bounds, window=1)
+    rates = [0.1, 0.1, 0.45, 0.45, 0.1, 0.1, 0.45, 0.1]
+    worlds = [verdicts(step, wrong=rate, missed=0.1, groups=64) for step, rate in enumerate(rates)]
     with caplog.at_level(logging.WARNING):
-        worlds = [verdicts(step, wrong=0.1 + 0.35 * (step in (2, 3, 6)), missed=0.1, groups=64) for step in range(8)]
         found = [monitor.curate(world).metrics for world in worlds]
     assert [each["alarms"] for each in found] == [0, 0, 2, 2, 0, 0, 2, 0]
     assert [message.split(" in batch ")[1][0] for message in caplog.messages] == ["3", "3", "7", "7"]
-    value, low, high = (found[2][f"false_positive_rate{end}"] for end in ("", "_low", "_high"))
+    low, value, high = with_ends(found[2], "false_positive_rate")
     assert 0.2 < low < value < high
     said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.2"
     assert caplog.messages[0] == said
@@ -101,12 +118,12 @@ def test_a_bound_on_a_rate_by_the_model_must_be_exceeded_in_a_whole_window_in_a_
 @pytest.mark.parametrize("settings", [{"answers": "shared"}, {"answers": "none"}, {"window": 30}])
 def test_the_estimates_are_those_without_what_is_around_the_inner_curator(wrap, settings):
     rollouts = replace(verdicts(0, wrong=0.3, missed=0.1), second_rewards=lambda rows: [None] * len(rows))
-    inner = Denoise(geometry="none", **settings)
-    plain, around = Monitor(inner), Monitor(wrap(Denoise(geometry="none", **settings)))
-    expected, found = plain.curate(rollouts).metrics, around.curate(rollouts).metrics
-    assert {name: found[name] for name in expected if name != "seconds"} == pytest.approx(
-        {name: value for name, value in expected.items() if name != "seconds"}, nan_ok=True
-    )
+    plain = Monitor(Denoise(geometry="none", **settings))
+    around = Monitor(wrap(Denoise(geometry="none", **settings)))
+    expected = plain.curate(rollouts).metrics
+    found = around.curate(rollouts).metrics
+    del expected["seconds"]
+    assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
     assert around.pooled_batches == plain.pooled_batches
 
 
@@ -115,7 +132,8 @@ def test_the_noisy_component_is_that_of_a_curator_within():
     bonus = torch.arange(len(rollouts)) % 3 * 0.7
     summed = replace(rollouts, rewards=rollouts.rewards + bonus, components={"bonus": bonus, "v": rollouts.rewards})
     inner = Denoise(geometry="none", component="v")
-    alone, chained = (Monitor(each).curate(summed).metrics for each in (inner, Chain([inner])))
+    alone = Monitor(inner).curate(summed).metrics
+    chained = Monitor(Chain([inner])).curate(summed).metrics
     whole = Monitor(GRPO()).curate(rollouts).metrics
     assert alone["false_positive_rate"] == chained["false_positive_rate"] == whole["false_positive_rate"]
 
@@ -130,15 +148,16 @@ def test_without_an_interval_that_can_be_told_nothing_is_outside():
 
 def test_drift_is_the_change_since_the_first_window_by_hand():
     monitor = Monitor(curator=GRPO(), window=2)
-    worlds = [verdicts(step, wrong=0.1 + 0.3 * (step > 3), missed=0.1, groups=48) for step in range(6)]
+    rates = [0.1, 0.1, 0.1, 0.1, 0.4, 0.4]
+    worlds = [verdicts(step, wrong=rate, missed=0.1, groups=48) for step, rate in enumerate(rates)]
     found = [monitor.curate(world).metrics for world in worlds]
     assert ["informedness_drift" in each for each in found] == [False, False, False, True, False, True]
     # In the fifth batch the window holds both verifiers, which no one pair of rates fits.
     assert math.isnan(found[4]["false_positive_rate_low"])
-    (a, a_low, a_high), (b, b_low, b_high) = (
-        [each[f"false_positive_rate{end}"] for end in ("", "_low", "_high")] for each in (found[1], found[5])
-    )
-    low, drift, high = (found[5][f"false_positive_rate_drift{end}"] for end in ("_low", "", "_high"))
+    a_low, a, a_high = with_ends(found[1], "false_positive_rate")
+    b_low, b, b_high = with_ends(found[5], "false_positive_rate")
+    low, drift, high = with_ends(found[5], "false_positive_rate_drift")
+    # Of two independent estimates the squares of the distances to the ends add up.
     assert drift == pytest.approx(b - a)
     assert low == pytest.approx(drift - ((b - b_low) ** 2 + (a_high - a) ** 2) ** 0.5)
     assert high == pytest.approx(drift + ((b_high - b) ** 2 + (a - a_low) ** 2) ** 0.5)
@@ -155,15 +174,13 @@ def test_random_checks_tell_the_rates_where_verdicts_cannot():
     """A verifier that is a function of the answer; 240 checks of 4 batches, and the curation is that without them."""
     monitor = Monitor(curator=GRPO(), checks=60, check_window=200)
     for step in range(4):
-        batch = verdicts(step, groups=60)
-        lenient = torch.tensor([answer == "wrong 0" for answer in batch.answers])
-        fooled = judged(replace(batch, rewards=batch.rewards.where(~lenient, torch.ones(()))))
+        fooled = judged(where_one_wrong_answer_passes(verdicts(step, groups=60)))
         curation = monitor.curate(fooled, generator=torch.Generator().manual_seed(step))
         assert torch.equal(curation.rewards, fooled.rewards)
         assert curation.metrics["checks"] == 60
     metrics = curation.metrics
     assert metrics["check_windows"] == 1
-    low, rate, high = (metrics[f"checked_false_positive_rate{end}"] for end in ("_low", "", "_high"))
+    low, rate, high = with_ends(metrics, "checked_false_positive_rate")
     assert 0.15 < low < rate < high < 0.55
     assert low < 1 / 3 < high
     assert metrics["checked_false_negative_rate"] == 0
@@ -180,7 +197,9 @@ def test_a_bound_on_a_checked_rate_raises_an_alarm(caplog):
 def test_what_the_verdicts_prove_by_hand():
     # Of two rewarded answers to a prompt one at least is wrong; of its four rows three then are, or more.
     rollouts = Rollouts(
-        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0]), groups=torch.tensor([0, 0, 0, 0, 1, 1]), answers=list("abccde")
+        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0]),
+        groups=torch.tensor([0, 0, 0, 0, 1, 1]),
+        answers=["a", "b", "c", "c", "d", "e"],
     )
     metrics = Monitor(curator=GRPO()).curate(rollouts).metrics
     # With a and d right, b, c, c and e are wrong, of which b was rewarded: one of four. So it is with b and d.
@@ -223,11 +242,11 @@ def test_an_alarm_of_the_random_checks_of_appeals_is_counted(caplog):
     ],
 )
 def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name, window):
-    monitor, draw = Monitor(curator=inner, window=1), torch.Generator().manual_seed(0)
+    monitor = Monitor(curator=inner, window=1)
+    draw = torch.Generator().manual_seed(0)
     states = torch.randn(2 * window, 192, 4, generator=draw)
-    found = [
-        monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
-    ]
+    batches = [replace(verdicts(step), hidden=hidden) for step, hidden in enumerate(states)]
+    found = [monitor.curate(batch, generator=draw).metrics for batch in batches]
     assert [name in each for each in found] == [False] * (2 * window - 1) + [True]
 
 

@@ -18,7 +18,8 @@ def rollouts(rewards, groups=None):
 
 def test_forward_weights_stand_in_the_advantages_place():
     # rho1 = 0.3: 0.3 for a reward of 1 and 0.3 - 1 = -0.7 for one of 0, in groups of equal rewards too.
-    curation = NoiseCorrected(**RATES).curate(rollouts([1.0, 0.0, math.nan, 0.0, 0.0], [0, 0, 0, 1, 1]))
+    batch = rollouts([1.0, 0.0, math.nan, 0.0, 0.0], groups=[0, 0, 0, 1, 1])
+    curation = NoiseCorrected(**RATES).curate(batch)
     assert curation.advantages.tolist() == pytest.approx([0.3, -0.7, 0.0, -0.7, -0.7])
     assert curation.weights.tolist() == [1, 1, 0, 1, 1]
     assert curation.metrics["informedness"] == pytest.approx(0.6)

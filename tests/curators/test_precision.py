@@ -58,7 +58,8 @@ def test_a_restored_projector_has_its_dtype_whatever_the_default():
         restored.load_state_dict(saved.state_dict())
     finally:
         torch.set_default_dtype(torch.float32)
-    one, other = (each.curate(ROLLOUTS, generator=torch.Generator().manual_seed(1)) for each in (saved, restored))
+    one = saved.curate(ROLLOUTS, generator=torch.Generator().manual_seed(1))
+    other = restored.curate(ROLLOUTS, generator=torch.Generator().manual_seed(1))
     assert torch.equal(one.scores, other.scores)
 
 
@@ -76,5 +77,6 @@ def test_deterministic_algorithms_may_be_on():
 def test_the_same_bits_on_an_accelerator():
     rollouts = synthetic_rollouts(32, 8, 512, seed=0).rollouts
     moved = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.cuda())
-    first, second = (GeoAlign().curate(moved, generator=torch.Generator().manual_seed(0)) for _ in range(2))
+    first = GeoAlign().curate(moved, generator=torch.Generator().manual_seed(0))
+    second = GeoAlign().curate(moved, generator=torch.Generator().manual_seed(0))
     assert torch.equal(first.scores, second.scores)

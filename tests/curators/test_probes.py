@@ -18,8 +18,12 @@ FIRST = Rollouts(
 )
 
 
-def second(rewards, hidden):
-    return Rollouts(rewards=torch.tensor(rewards), groups=torch.zeros(len(rewards)).long(), hidden=torch.tensor(hidden))
+def one_group(rewards, hidden):
+    return Rollouts(
+        rewards=torch.tensor(rewards),
+        groups=torch.zeros(len(rewards)).long(),
+        hidden=torch.tensor(hidden),
+    )
 
 
 def test_the_first_batch_stays_and_the_next_is_judged_by_it():
@@ -29,11 +33,13 @@ def test_the_first_batch_stays_and_the_next_is_judged_by_it():
     assert first.scores.isnan().all()
     # Centroids: ((1, 0) + (3, 0)) / 2 = (2, 0) for success, (-2, 0) for failure. The states' mean is (5, 5), so they
     # are (1, 4), (-1, -4) and (0, 0): the first is right, the second wrong, the third halfway and stays.
-    curation = curator.curate(second([0.0, 1.0, 1.0], [[6.0, 9.0], [4.0, 1.0], [5.0, 5.0]]))
+    second = one_group([0.0, 1.0, 1.0], hidden=[[6.0, 9.0], [4.0, 1.0], [5.0, 5.0]])
+    curation = curator.curate(second)
     assert curation.rewards.tolist() == [1, 0, 1]
     assert curation.anomalous.tolist() == [True, True, False]
     # |(1, 4) - (-2, 0)| - |(1, 4) - (2, 0)| = 5 - sqrt 17.
-    assert curation.scores.tolist() == pytest.approx([5 - math.sqrt(17), 5 - math.sqrt(17), 0])
+    nearer_by = 5 - math.sqrt(17)
+    assert curation.scores.tolist() == pytest.approx([nearer_by, nearer_by, 0])
     assert curation.metrics["changed_rewards"] == 2
 
 
@@ -41,16 +47,20 @@ def test_a_batch_is_judged_before_it_is_learned_from():
     """The second batch contradicts the first: by itself it would say the opposite."""
     curator = NearestCentroid()
     curator.curate(FIRST)
-    assert curator.curate(second([0.0, 1.0], [[100.0, 0.0], [-100.0, 0.0]])).rewards.tolist() == [1, 0]
+    second = one_group([0.0, 1.0], hidden=[[100.0, 0.0], [-100.0, 0.0]])
+    assert curator.curate(second).rewards.tolist() == [1, 0]
     # Now (100, 0) counts as a failure: sums 0.9 * 4 - 100 over 0.9 * 2 + 1 rows are far below 0 for success.
-    assert curator.curate(second([0.0, 1.0], [[1.0, 0.0], [-1.0, 0.0]])).rewards.tolist() == [0, 1]
+    third = one_group([0.0, 1.0], hidden=[[1.0, 0.0], [-1.0, 0.0]])
+    assert curator.curate(third).rewards.tolist() == [0, 1]
 
 
 def test_groups_of_equal_rewards_enter_no_centroid_but_are_judged():
-    curator, other = NearestCentroid(), NearestCentroid()
+    curator = NearestCentroid()
+    other = NearestCentroid()
     curator.curate(FIRST)
     other.curate(FIRST)
-    assert curator.curate(second([1.0, 1.0], [[4.0, 0.0], [2.0, 0.0]])).rewards.tolist() == [1, 0]
+    equal = one_group([1.0, 1.0], hidden=[[4.0, 0.0], [2.0, 0.0]])
+    assert curator.curate(equal).rewards.tolist() == [1, 0]
     # One batch older, and not changed otherwise: 0.9 of sums and of numbers.
     torch.testing.assert_close(curator.state_dict()["sums"], 0.9 * other.state_dict()["sums"])
     torch.testing.assert_close(curator.state_dict()["counts"], 0.9 * other.state_dict()["counts"])
@@ -65,13 +75,16 @@ def test_the_confident_joint():
     assert flagged.tolist() == [False, False, True, False, False, True]
     assert thresholds == pytest.approx((0.6, 0.6))
     # Means 1.1 / 3 and 0.25: the first two and the fourth reach both, and the more probable class counts.
-    flagged, _ = confidently_wrong(torch.tensor([1.0, 1, 1, 0, 0]), torch.tensor([0.6, 0.45, 0.05, 0.55, 0.95]))
+    rewards = torch.tensor([1.0, 1, 1, 0, 0])
+    right = torch.tensor([0.6, 0.45, 0.05, 0.55, 0.95])
+    flagged, _ = confidently_wrong(rewards, right)
     assert flagged.tolist() == [False, True, True, True, True]
 
 
 def test_the_lowest_of_the_right_and_the_highest_of_the_wrong_go():
     # Right rows 0 to 3 with scores 3, 1, 4, 2: the two best are 0 and 2. Wrong rows 4 and 5: both are kept of four.
-    rewards, scores = torch.tensor([1.0, 1, 1, 1, 0, 0]), torch.tensor([3.0, 1, 4, 2, 9, -9])
+    rewards = torch.tensor([1.0, 1, 1, 1, 0, 0])
+    scores = torch.tensor([3.0, 1, 4, 2, 9, -9])
     assert agreeing_rows(rewards, scores, 4).tolist() == [0, 2, 4, 5]
     # Of three, two right and one wrong: the one of the lowest score.
     assert agreeing_rows(rewards, scores, 3).tolist() == [0, 2, 5]
@@ -79,7 +92,8 @@ def test_the_lowest_of_the_right_and_the_highest_of_the_wrong_go():
     assert agreeing_rows(1 - rewards, -scores, 4).tolist() == [0, 2, 4, 5]
     # Rows of one kind, and no more than are kept, stay whole.
     assert agreeing_rows(torch.ones(3), scores[:3], 2).tolist() == [0, 1, 2]
-    assert agreeing_rows(torch.tensor([1.0, 0, 1]), scores[:3], 3).tolist() == [0, 1, 2]
+    of_both_kinds = torch.tensor([1.0, 0, 1])
+    assert agreeing_rows(of_both_kinds, scores[:3], 3).tolist() == [0, 1, 2]
 
 
 def test_half_of_each_group_is_kept_and_flips_go_first():
@@ -87,12 +101,14 @@ def test_half_of_each_group_is_kept_and_flips_go_first():
     for seed in range(4):
         planted = synthetic_rollouts(64, 8, 16, seed=seed, rewards="binary", corruption=0.2, signal=2.0)
         curation = curator.curate(planted.rollouts)
-    rewards, groups = planted.rollouts.rewards.view(64, 8), planted.rollouts.groups[curation.source]
+    rewards = planted.rollouts.rewards.view(64, 8)
+    kept_groups = planted.rollouts.groups[curation.source]
     unequal = (rewards.amax(1) > rewards.amin(1)).tolist()
-    assert torch.bincount(groups).tolist() == [4 if mixed else 8 for mixed in unequal]
+    assert torch.bincount(kept_groups).tolist() == [4 if mixed else 8 for mixed in unequal]
     left_out = torch.ones(len(planted.corrupted), dtype=torch.bool)
     left_out[curation.source] = False
-    assert planted.corrupted[left_out].float().mean() > 2 * planted.corrupted[~left_out].float().mean()
+    flipped = planted.corrupted.float()
+    assert flipped[left_out].mean() > 2 * flipped[~left_out].mean()
 
 
 def test_without_a_prediction_everything_stays():
@@ -128,10 +144,18 @@ def test_the_logistic_fit_is_the_minimum_of_its_loss():
 
     def loss():
         z = states @ w[:4] + w[4]
-        return (weights * torch.nn.functional.softplus(torch.where(positive, -z, z))).sum() + w[:4].square().sum()
+        of_rows = torch.nn.functional.softplus(torch.where(positive, -z, z))
+        return (weights * of_rows).sum() + w[:4].square().sum()
 
     optimizer = torch.optim.LBFGS([w], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
-    optimizer.step(lambda: (optimizer.zero_grad(), loss(), loss().backward())[1])
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    optimizer.step(closure)
     expected = states @ w[:4].detach() + w[4].detach()
     torch.testing.assert_close(logistic_log_odds(states, positive, states, penalty=0.5), expected, atol=1e-4, rtol=1e-4)
 

@@ -34,6 +34,7 @@ def training(false_positives, *, seed=0, missed=0.1, window=50, rows=10):
 
 
 def test_rows_are_drawn_uniformly_among_those_with_a_reward_that_are_not_trusted():
+    # Row 1 has no reward, row 3 is trusted.
     rollouts = replace(batch([1.0, math.nan, 0.0, 1.0, 0.0, 1.0]), trusted=torch.arange(6) == 3)
     generator = torch.Generator().manual_seed(0)
     draws = [draw_rows(rollouts, 2, generator) for _ in range(600)]
@@ -95,7 +96,9 @@ def test_a_verifier_that_gets_worse_raises_one_alarm(caplog):
 
 
 def test_an_alarm_ends_and_may_come_again(caplog):
-    found = training([0.0] * 10 + [1.0] * 10 + [0.0] * 10 + [1.0] * 10)
+    good = [0.0] * 10
+    bad = [1.0] * 10
+    found = training(good + bad + good + bad)
     assert [found[last]["alarms"] for last in (9, 19, 29, 39)] == [0, 1, 0, 1]
     assert len(caplog.messages) == 2
 
@@ -112,7 +115,9 @@ def test_at_most_one_in_twenty_healthy_runs_raises_an_alarm():
 def test_a_resumed_training_goes_on_alike(tmp_path):
     whole, first = RandomChecks(50), RandomChecks(50)
     rollouts = batch([0.0, 1.0, 1.0, 0.0, 1.0])
-    verdicts = [[0.0, 1.0, 1.0, 0.0, 1.0]] * 20 + [[0.0, 0.0, 0.0, 1.0, 0.0]] * 20
+    as_the_verifier = [0.0, 1.0, 1.0, 0.0, 1.0]
+    nearly_the_opposite = [0.0, 0.0, 0.0, 1.0, 0.0]
+    verdicts = [as_the_verifier] * 20 + [nearly_the_opposite] * 20
     for each in verdicts[:33]:
         for checks in (whole, first):
             checks.add(rollouts, list(range(5)), each)
@@ -143,13 +148,15 @@ def test_a_resumed_session_logs_the_same_rates(make, tmp_path):
         answers=list("abcadefg"),
         second_rewards=torch.tensor([1.0, 0, 0, 1, 1, 0, 1, 0]).__getitem__,
     )
-    session, resumed = CurationSession(make(), seed=0), CurationSession(make(), seed=1)
+    session = CurationSession(make(), seed=0)
+    resumed = CurationSession(make(), seed=1)
     for _ in range(3):
         session.curate(rollouts)
     session.save(tmp_path / "state")
     resumed.load(tmp_path / "state", setting="", otherwise="")
     for _ in range(3):
-        expected, found = session.curate(rollouts).metrics, resumed.curate(rollouts).metrics
+        expected = session.curate(rollouts).metrics
+        found = resumed.curate(rollouts).metrics
     names = [name for name in expected if "check" in name]
     assert len(names) == 8
     assert expected["check_windows"] == 2

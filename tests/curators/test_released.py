@@ -24,7 +24,8 @@ def test_loss_is_weighted_by_the_margin():
     # softplus(0) = .693147 for each reversed pair, whose projection is zero. Margins 3, 1, 4: divided by 8.
     states, pairs = three_pairs((3.0, 1.0, 4.0))
     expected = (3 * 0.000911 + 1 * 0.006715 + 4 * 0.126928) / 8 + 0.693147
-    assert float(_loss(plain_network(), states, pairs, torch.Generator()).detach()) == pytest.approx(expected, abs=1e-5)
+    loss = _loss(plain_network(), states, pairs, torch.Generator())
+    assert float(loss.detach()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_fallback_is_mean_plus_two_deviations():
@@ -51,9 +52,12 @@ def test_epochs_and_early_stop():
 def test_the_schedule_steps_with_every_batch_and_has_its_period_in_epochs(monkeypatch):
     rates = []
     step = torch.optim.Adam.step
-    monkeypatch.setattr(
-        torch.optim.Adam, "step", lambda self, *a, **k: rates.append(self.param_groups[0]["lr"]) or step(self, *a, **k)
-    )
+
+    def noting_the_rate(self, *args, **kwargs):
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", noting_the_rate)
     curate(small(batch_size=200, target_accuracy=1.0, learning_rate=1e-3))
     # Four epochs of four batches; (1 + cos(pi step / 4)) / 2, so it falls to zero in the first epoch and rises again.
     expected = [1e-3 * (1 + math.cos(math.pi * number / 4)) / 2 for number in range(16)]
@@ -62,7 +66,8 @@ def test_the_schedule_steps_with_every_batch_and_has_its_period_in_epochs(monkey
 
 def test_the_best_weights_are_kept(monkeypatch):
     # The second epoch is said to be the best one: its weights score, not those of the last.
-    said, weights = iter([0.5, 0.9, 0.6, 0.7]), []
+    said = iter([0.5, 0.9, 0.6, 0.7])
+    weights = []
 
     def accuracy(network, states, pairs):
         weights.append({name: value.clone() for name, value in network.state_dict().items()})
@@ -70,11 +75,17 @@ def test_the_best_weights_are_kept(monkeypatch):
 
     used = []
     cosines = released._cosines
+
+    def noting_the_network(network, *rest):
+        used.append(network)
+        return cosines(network, *rest)
+
     monkeypatch.setattr(released, "_accuracy", accuracy)
-    monkeypatch.setattr(released, "_cosines", lambda network, *rest: used.append(network) or cosines(network, *rest))
+    monkeypatch.setattr(released, "_cosines", noting_the_network)
     # It is the present accuracy that stops it, past min_epochs.
     _, curation = curate(small(target_accuracy=0.85, min_epochs=3, learning_rate=1e-2))
-    assert (curation.metrics["heldout_pair_accuracy"], curation.metrics["projector_steps"]) == (0.9, 4)
+    assert curation.metrics["heldout_pair_accuracy"] == 0.9
+    assert curation.metrics["projector_steps"] == 4
     final = used[0].state_dict()
     assert all(torch.equal(final[name], weights[1][name]) for name in final)
     assert not all(torch.equal(final[name], weights[3][name]) for name in final)
@@ -95,8 +106,14 @@ def plain_network():
 def three_pairs(margins=(1.0, 1.0, 1.0)):
     # Differences (3, 4), (5, 0) and (2, 0), in the first two columns; distances are never looked at.
     states = torch.tensor([[3.0, 4.0, 0, 0], [0, 0, 0, 0], [5.0, 0, 0, 0], [2.0, 0, 0, 0]])
-    winner, loser = torch.tensor([0, 2, 3]), torch.tensor([1, 1, 1])
-    return states, Pairs(winner, loser, torch.zeros(3, dtype=torch.long), torch.tensor(margins), torch.full((3,), 7.0))
+    pairs = Pairs(
+        winner=torch.tensor([0, 2, 3]),
+        loser=torch.tensor([1, 1, 1]),
+        group=torch.zeros(3, dtype=torch.long),
+        margin=torch.tensor(margins),
+        distance=torch.full((3,), 7.0),
+    )
+    return states, pairs
 
 
 def test_the_prototype_is_unweighted():

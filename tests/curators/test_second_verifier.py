@@ -42,7 +42,8 @@ def test_what_fails_as_a_whole_answers_nothing_and_is_said_once(value, said, cap
 
 @pytest.mark.parametrize("wrong", ["1.0", [1.0], math.inf, 1e39, 10**400, object()])
 def test_a_verdict_of_another_kind_is_none_and_the_others_hold(wrong, caplog):
-    assert SecondVerifierGuard().of(returning([1, wrong, False]))([0, 1, 2]) == [1.0, None, 0.0]
+    guarded = SecondVerifierGuard().of(returning([1, wrong, False]))
+    assert guarded([0, 1, 2]) == [1.0, None, 0.0]
     assert len(caplog.messages) == 1
 
 
@@ -65,9 +66,13 @@ def test_no_secret_of_an_error_is_logged(caplog):
 
 def test_identical_responses_are_asked_about_once():
     rollouts = Rollouts(
-        rewards=torch.zeros(5), groups=torch.tensor([0, 0, 1, 0, 1]), response_keys=torch.tensor([7, 7, 7, 8, 7])
+        rewards=torch.zeros(5),
+        groups=torch.tensor([0, 0, 1, 0, 1]),
+        response_keys=torch.tensor([7, 7, 7, 8, 7]),
     )
     questions = questions_about([4, 0, 1, 2, 3], rollouts, among=range(5))
     assert questions == [[4, 2], [0, 1], [3]]
     answers = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
-    assert (answers.rows, answers.verdicts, answers.unanswered) == ([4, 2, 3], [1.0, 1.0, 1.0], 1)
+    assert answers.rows == [4, 2, 3]
+    assert answers.verdicts == [1.0, 1.0, 1.0]
+    assert answers.unanswered == 1

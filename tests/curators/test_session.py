@@ -184,7 +184,10 @@ FEW = "GeoAlign could not act on the first batch: nothing is flagged: "
     ],
 )
 def test_a_first_batch_too_small_to_be_curated_is_said_once(wrap, needed, said, caplog):
-    rewards = torch.zeros(32).index_copy(0, torch.arange(8), torch.arange(8.0)) if needed < 32 else torch.arange(32.0)
+    rewards = torch.arange(32.0)
+    if needed < 32:
+        # Groups of eight: the first has eight different rewards, in the others all are equal.
+        rewards[8:] = 0
     given = replace(rollouts(), hidden=torch.randn(32, 4), rewards=rewards, answers=["a"] * 32)
     held = CurationSession(wrap(GeoAlign(min_scores=needed, projector=None)), seed=0)
     for _ in range(2):
@@ -316,7 +319,7 @@ def test_equal_answers_of_a_prompt_are_one_answer_to_every_curator():
             return identity(rollouts)
 
     answers = ["0.5", "1/2", "1/2", "x=0.5", "5 cm", "5", None, "7."]
-    batch = Rollouts(rewards=torch.arange(8.0), groups=torch.tensor([0] * 4 + [1] * 4), answers=answers)
+    batch = Rollouts(rewards=torch.arange(8.0), groups=torch.arange(8) // 4, answers=answers)
     CurationSession(Watching(), seed=0).curate(batch)
     assert watched[0].answers == [r"\frac{1}{2}"] * 4 + ["5", "5", None, "7"]
 

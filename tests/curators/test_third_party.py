@@ -57,7 +57,8 @@ def test_it_is_known_by_its_name(installed):
     assert curation.rewards.nan_to_num(-9).tolist() == pytest.approx([-0.5, 0.1, -9, 0.5])
     assert curation.weights.tolist() == [1, 1, 0, 1]
     assert curation.metrics == {"clipped": 2.0}
-    assert len(curator.curate(Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long))).source) == 0
+    empty = Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long))
+    assert len(curator.curate(empty).source) == 0
 
 
 def test_it_runs_from_a_config_file(installed):

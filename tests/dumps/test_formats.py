@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from dumps import GROUPS, SIZE, each, plain, trinity, write_dump, write_lines
+from dumps import GROUPS, SIZE, all_responses, all_rewards, each, plain, trinity, write_dump, write_lines
 from written import read
 
 from geoalign.dumps.formats import FORMATS
@@ -18,9 +18,9 @@ def test_found_by_itself_and_read(name, tmp_path):
     assert layout.format.name == name
     assert read_rewards(path, layout) == [row.reward for row in rows]
     assert len(rows) == GROUPS * SIZE
-    assert [row.reward for row in rows] == [reward for _, _, reward in each()]
+    assert [row.reward for row in rows] == all_rewards()
     assert [row.sample for row in rows] == [row for _, row, _ in each()]
-    assert [row.response for row in rows] == [f"answer {g}.{r}" for g, r, _ in each()]
+    assert [row.response for row in rows] == all_responses()
     assert {row.prompt for row in rows} == {f"question {g}" for g in range(GROUPS)}
     assert len({row.group for row in rows}) == GROUPS
     assert len({row.id for row in rows}) == GROUPS * SIZE
@@ -54,13 +54,14 @@ def test_a_json_file_holds_lines_or_one_array(tmp_path):
 
 def test_an_array_under_any_name_in_an_object(tmp_path):
     path = tmp_path / "a.json"
+    viewer_rows = [{"row_idx": 0, "row": row, "truncated_cells": []} for row in plain()]
     for content in (
         {"model": "m", "generations": plain()},
-        {"features": [{"name": "id"}], "rows": [{"row_idx": 0, "row": row, "truncated_cells": []} for row in plain()]},
+        {"features": [{"name": "id"}], "rows": viewer_rows},
     ):
         path.write_text(json.dumps(content))
         _, found = read(path)
-        assert [row.reward for row in found] == [reward for _, _, reward in each()]
+        assert [row.reward for row in found] == all_rewards()
 
 
 def test_an_object_with_a_conversation_is_one_rollout(tmp_path):
@@ -72,7 +73,10 @@ def test_an_object_with_a_conversation_is_one_rollout(tmp_path):
 
 
 def test_another_format_by_its_fields(tmp_path):
-    rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
+    rows = []
+    for group, place, reward in each():
+        meta = {"rm": reward, "ok": reward > 1}
+        rows.append({"q": f"question {group}", "meta": meta, "out": f"answer {group}.{place}"})
     path = write_lines(tmp_path / "a.jsonl", rows)
     message = r"found no reward and no response and no prompt\. Its fields: q \(text\), meta.rm"
     with pytest.raises(ConfigError, match=message) as error:
@@ -80,15 +84,18 @@ def test_another_format_by_its_fields(tmp_path):
     assert error.value.options == ("--field", "reward=meta.rm", "--field", "response=out", "--field", "prompt=q")
     fields = {"prompt": "q", "response": "out"}
     _, scored = read(path, fields={**fields, "reward": "meta.rm"})
-    assert [row.reward for row in scored] == [reward for _, _, reward in each()]
+    assert [row.reward for row in scored] == all_rewards()
     assert scored[6].response == "answer 1.2"
     # A field that is not named for rewards may hold verdicts.
     _, judged = read(path, fields={**fields, "reward": "meta.ok"})
-    assert [row.reward for row in judged] == [float(reward > 1) for _, _, reward in each()]
+    assert [row.reward for row in judged] == [float(reward > 1) for reward in all_rewards()]
 
 
 def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):
-    rows = [{**row, "prompt": "same", "system": f"rule {place // SIZE}"} for place, row in enumerate(plain())]
+    rows = plain()
+    for place, row in enumerate(rows):
+        row["prompt"] = "same"
+        row["system"] = f"rule {place // SIZE}"
     _, found = read(write_lines(tmp_path / "a.jsonl", rows))
     assert [row.group_name for row in found[: SIZE + 1]] == ['["rule 0", "same"]'] * SIZE + ['["rule 1", "same"]']
     assert len({row.group for row in found}) == GROUPS

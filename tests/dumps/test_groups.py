@@ -68,8 +68,12 @@ def test_texts_that_differ_need_no_more(tmp_path):
 
 def test_verl_groups_by_its_uid_else_by_input_and_gold_answer(tmp_path):
     def verl(**fields):
-        names = {"prompt": "input", "response": "output", "reward": "score"}
-        return [{names.get(name, name): value for name, value in row.items()} for row in rollouts(step=1, **fields)]
+        rows = rollouts(step=1, **fields)
+        for row in rows:
+            row["input"] = row.pop("prompt")
+            row["output"] = row.pop("response")
+            row["score"] = row.pop("reward")
+        return rows
 
     gold = {"gts": lambda problem, _: str(problem)}
     assert groups_of(dump_of(tmp_path, verl(**gold))) == by_problem()
@@ -83,8 +87,10 @@ def test_verl_groups_by_its_uid_else_by_input_and_gold_answer(tmp_path):
 
 
 def test_equal_problems_in_different_steps_stay_apart(tmp_path):
-    rows = [{**row, "step": step} for step in (1, 2) for row in rollouts(answer=lambda problem, _: str(problem))]
-    dump = dump_of(tmp_path, rows)
+    rows = rollouts(answer=lambda problem, _: str(problem))
+    first = [{**row, "step": 1} for row in rows]
+    second = [{**row, "step": 2} for row in rows]
+    dump = dump_of(tmp_path, [*first, *second])
     assert len(dump.frame.drop_duplicates(["step", "group"])) == 2 * PROBLEMS
     # They are one problem still.
     assert dump.frame["problem"].nunique() == PROBLEMS
@@ -98,25 +104,31 @@ def test_the_problem_is_named_alike_whatever_made_the_groups(tmp_path):
 
 
 def own_answer(row):
+    """What stands in the box of its response."""
     return row["response"].partition("{")[2].partition("}")[0]
+
+
+def with_own_answer(row, **changes):
+    return {**row, **changes, "answer": own_answer(row)}
 
 
 def test_an_answer_that_is_the_responses_own_splits_no_group(tmp_path):
     rows = rollouts(size=8, prompt=lambda problem, _: f"question {problem}")
-    rows = [{**row, "response": f"\\boxed{{{n * n % 5}}}"} for n, row in enumerate(rows)]
-    dump = dump_of(tmp_path, [{**row, "answer": own_answer(row)} for row in rows])
+    for number, row in enumerate(rows):
+        row["response"] = f"\\boxed{{{number**2 % 5}}}"
+    dump = dump_of(tmp_path, [with_own_answer(row) for row in rows])
     assert groups_of(dump) == by_problem(size=8)
     assert "`answer` differs within prompts" in dump.remark
     # In words without a box, too.
-    plain = [{**row, "response": f"So it is {own_answer(row)}.", "answer": own_answer(row)} for row in rows]
+    plain = [with_own_answer(row, response=f"So it is {own_answer(row)}.") for row in rows]
     assert groups_of(dump_of(tmp_path, plain)) == by_problem(size=8)
     # Beside a gold answer it is another field.
-    both = [{**row, "answer": own_answer(row), "ground_truth": str(n // 8)} for n, row in enumerate(rows)]
+    both = [with_own_answer(row, ground_truth=str(number // 8)) for number, row in enumerate(rows)]
     dump = dump_of(tmp_path, both)
     assert dump.layout.fields["answer"] == "ground_truth"
     assert groups_of(dump) == by_problem(size=8)
     # Unless the user says that it is the gold answer.
-    asked = dump_of(tmp_path, [{**row, "answer": own_answer(row)} for row in rows], fields={"answer": "answer"})
+    asked = dump_of(tmp_path, [with_own_answer(row) for row in rows], fields={"answer": "answer"})
     assert asked.layout.fields["group"] == "prompt+answer"
 
 
@@ -125,7 +137,8 @@ def test_a_solution_that_the_responses_wrote_splits_no_group(tmp_path):
         return f"def solve(x):\n    return x * {number % 3} + {problem}  # " + "long " * 60
 
     rows = rollouts(size=8, prompt=lambda problem, _: f"question {problem}", solution=program)
-    rows = [{**row, "response": f"```python\n{row['solution']}\n```\nThis is {n}."} for n, row in enumerate(rows)]
+    for number, row in enumerate(rows):
+        row["response"] = f"```python\n{row['solution']}\n```\nThis is {number}."
     assert groups_of(dump_of(tmp_path, rows)) == by_problem(size=8)
 
 
@@ -148,12 +161,13 @@ IDS = ("id", "uid", "sample_id", "example_id", "problem_id", "question_id", "tas
 
 @pytest.mark.parametrize("name", IDS)
 def test_ids_of_problems_are_groups_and_lose_no_row(tmp_path, name):
-    dump = dump_of(tmp_path, rollouts(**{name: lambda problem, _: f"p{problem}"}))
+    rows = rollouts(**{name: lambda problem, _: f"p{problem}"})
+    dump = dump_of(tmp_path, rows)
     assert groups_of(dump) == by_problem()
     assert dump.skipped == ()
     assert dump.frame["id"].is_unique
     # Uneven, at the end of a dump that was cut off.
-    cut = dump_of(tmp_path, rollouts(**{name: lambda problem, _: f"p{problem}"})[:-2])
+    cut = dump_of(tmp_path, rows[:-2])
     assert groups_of(cut) == by_problem()[:-2]
 
 
@@ -197,13 +211,21 @@ def test_without_prompts_ids_of_problems_are_groups(tmp_path):
 
 
 def unique_ids():
-    return rollouts(prompt=lambda problem, _: f"question {problem}", id=lambda problem, number: f"u{problem}-{number}")
+    return rollouts(
+        prompt=lambda problem, _: f"question {problem}",
+        id=lambda problem, number: f"u{problem}-{number}",
+    )
 
 
 @pytest.mark.parametrize(
-    ("more", "line"), [(unique_ids()[:2], 16), (unique_ids(), 16), ([{**unique_ids()[4], "response": "again"}], 16)],
+    ("more", "line"),
+    [
+        (unique_ids()[:2], 16),
+        (unique_ids(), 16),
+        ([{**unique_ids()[4], "response": "again"}], 16),
+    ],
     ids=["some rows again", "all rows again", "another response under an id"],
-)  # fmt: skip
+)
 def test_duplicates_are_refused_by_id_and_line_and_can_be_skipped(tmp_path, more, line):
     rows = [*unique_ids(), *more]
     with pytest.raises(InputError, match=rf"line {line}: id: duplicate id 'u\d-\d' \(first on line \d\)") as error:

@@ -123,6 +123,7 @@ def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
 
 
 def test_a_step_that_is_not_a_number_is_refused(tmp_path):
-    rows = [{"prompt": "p", "response": f"r{row}", "reward": 1.0, "step": math.nan if row else 7} for row in range(3)]
+    steps = [7, math.nan, math.nan]
+    rows = [{"prompt": "p", "response": f"r{row}", "reward": 1.0, "step": step} for row, step in enumerate(steps)]
     with pytest.raises(InputError, match=r"line 2.*step"):
         read(write_lines(tmp_path / "dump.jsonl", rows))

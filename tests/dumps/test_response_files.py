@@ -49,7 +49,9 @@ def test_what_is_written_is_read_back(name, tmp_path_factory):
 
 
 def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_refused(tmp_path):
-    path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
+    further_key = json.dumps({**GOOD, "reward": 0.5})
+    other_sample = json.dumps({**GOOD, "sample": 1})
+    path = written(tmp_path / "r.jsonl", "", further_key, "", other_sample)
     assert list(read_responses(path)) == [("helpful", "7", 0), ("helpful", "7", 1)]
     written(path, json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
     with pytest.raises(InputError, match=r"r\.jsonl, line 2: a second response for \('helpful', '7', 0\)"):

@@ -113,7 +113,8 @@ def test_broken_files_say_where(tmp_path, name, content, place, reason):
 
 def test_rows_before_a_break_are_read_and_a_bad_entry_alone_is_left_out(tmp_path):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps([*ROWS[:4], 5, *ROWS[4:]])[:-30])
+    whole = json.dumps([*ROWS[:4], 5, *ROWS[4:]])
+    path.write_text(whole[:-30])
     dump = read_dump(path, find_layout(path)[0], skip_bad=True)
     assert len(dump.frame) == 8
     assert [row.line for row in dump.skipped] == [5, 10]
@@ -137,11 +138,13 @@ def test_labelled_rollouts_as_csv(tmp_path):
 
 
 def test_lines_packed_by_zstd_in_any_number_of_frames(tmp_path):
-    rows = ROWS
-    parts = [b"".join(json.dumps(row).encode() + b"\n" for row in some) for some in (rows[:4], rows[4:])]
+    def frame(rows):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        return pa.compress(text.encode(), codec="zstd", asbytes=True)
+
     path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(b"".join(pa.compress(part, codec="zstd", asbytes=True) for part in parts))
-    assert [raw.value for raw in file_rows(path)] == rows
+    path.write_bytes(frame(ROWS[:4]) + frame(ROWS[4:]))
+    assert [raw.value for raw in file_rows(path)] == ROWS
     path.write_bytes(path.read_bytes()[:-3])
     *_, last = file_rows(path)
     assert (last.value, last.rest_lost) == (None, True)

@@ -74,7 +74,9 @@ def test_rewards_that_differ_by_rounding_have_one_advantage():
 
 
 def test_groups_in_any_order_and_weights():
-    values = advantages([0.0, 5.0, 1.0, 6.0], groups=[4, -1, 4, -1], weights=torch.tensor([1.0, 0.0, 2.0, 1.0]))
+    # Either group is 0 and 1 beside its mean: +-0.707106 as above, times the row's weight.
+    weights = torch.tensor([1.0, 0.0, 2.0, 1.0])
+    values = advantages([0.0, 5.0, 1.0, 6.0], groups=[4, -1, 4, -1], weights=weights)
     assert values == pytest.approx([-0.707106, 0.0, 1.414212, 0.707106], abs=1e-5)
 
 

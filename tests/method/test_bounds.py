@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -12,51 +13,78 @@ from hypothesis import strategies as st
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 
 
+class Row(NamedTuple):
+    """One judged response to a prompt; rows of a prompt with one answer, or with one response, are right together."""
+
+    prompt: int
+    answer: str | None
+    response: int
+    accepted: bool
+    truth: bool | None = None  # None: nobody knows
+
+    @property
+    def name(self):
+        """What is right or wrong as a whole: the prompt's answer, or without an answer its response."""
+        named_by = ("response", self.response) if self.answer is None else self.answer
+        return (self.prompt, named_by)
+
+
 def units_of(rows):
-    """Rows of (prompt, answer or None, response, accepted, known truth or None)."""
-    names = [
-        (prompt, answer if answer is not None else ("response", response)) for prompt, answer, response, *_ in rows
-    ]
+    """The rows as the bounds take them."""
+    names = [row.name for row in rows]
     number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    truths = [math.nan if row.truth is None else float(row.truth) for row in rows]
     return judged_units(
-        accepted=torch.tensor([row[3] for row in rows], dtype=torch.bool),
-        group=torch.tensor([row[0] for row in rows], dtype=torch.long),
+        accepted=torch.tensor([row.accepted for row in rows], dtype=torch.bool),
+        group=torch.tensor([row.prompt for row in rows], dtype=torch.long),
         unit=torch.tensor([number[name] for name in names], dtype=torch.long),
-        answered=torch.tensor([row[1] is not None for row in rows], dtype=torch.bool),
-        truth=torch.tensor([math.nan if row[4] is None else float(row[4]) for row in rows], dtype=torch.double),
+        answered=torch.tensor([row.answer is not None for row in rows], dtype=torch.bool),
+        truth=torch.tensor(truths, dtype=torch.double),
     )
 
 
+def right_names_of_prompt(rows):
+    """Every set of names that can be right on one prompt: of its answers one or none, other responses freely."""
+    answers = sorted({row.name for row in rows if row.answer is not None})
+    responses = sorted({row.name for row in rows if row.answer is None})
+    right_answers = [(), *((answer,) for answer in answers)]
+    right_responses = [
+        chosen for size in range(len(responses) + 1) for chosen in itertools.combinations(responses, size)
+    ]
+    return [{*some, *others} for some, others in itertools.product(right_answers, right_responses)]
+
+
 def choices_of(rows):
-    """Every way in which the rows can be right: of the answers to a prompt one or none, other responses freely."""
-    prompts = sorted({row[0] for row in rows})
-    options = []
-    for prompt in prompts:
-        answers = {row[1] for row in rows if row[0] == prompt and row[1] is not None}
-        responses = sorted({row[2] for row in rows if row[0] == prompt and row[1] is None})
-        free = itertools.product([False, True], repeat=len(responses))
-        options.append([
-            (right, dict(zip(responses, chosen, strict=True)))
-            for right, chosen in itertools.product([None, *sorted(answers)], list(free))
-        ])  # fmt: skip
+    """Every way in which the rows can be right that agrees with the truths that are known."""
+    prompts = sorted({row.prompt for row in rows})
+    options = [right_names_of_prompt([row for row in rows if row.prompt == prompt]) for prompt in prompts]
     for chosen in itertools.product(*options):
-        of = dict(zip(prompts, chosen, strict=True))
-        truth = [of[row[0]][0] == row[1] if row[1] is not None else of[row[0]][1][row[2]] for row in rows]
-        if all(row[4] is None or row[4] == right for row, right in zip(rows, truth, strict=True)):
+        right_names = set().union(*chosen)
+        truth = [row.name in right_names for row in rows]
+        known = [right == row.truth for row, right in zip(rows, truth, strict=True) if row.truth is not None]
+        if all(known):
             yield truth
 
 
+def least_and_greatest(rates):
+    """None where no choice of right answers has such a rate."""
+    return (float(min(rates)), float(max(rates))) if rates else None
+
+
 def searched(rows):
-    """(bounds of the false positive rate, of the false negative rate, least errors) by trying everything."""
-    rates, errors = ([], []), []
+    """((bounds of the false positive rate, of the false negative rate), least errors) by trying everything."""
+    false_positive_rates = []
+    false_negative_rates = []
+    errors = []
     for truth in choices_of(rows):
-        accepted = [row[3] for row in rows]
-        wrong = [seen for seen, right in zip(accepted, truth, strict=True) if not right]
-        right = [not seen for seen, right in zip(accepted, truth, strict=True) if right]
-        errors.append(sum(wrong) + sum(right))
-        for found, of in zip(rates, (wrong, right), strict=True):
-            found += [Fraction(sum(of), len(of))] if of else []
-    bounds = [(float(min(found)), float(max(found))) if found else None for found in rates]
+        false_positives = [row.accepted for row, right in zip(rows, truth, strict=True) if not right]
+        false_negatives = [not row.accepted for row, right in zip(rows, truth, strict=True) if right]
+        errors.append(sum(false_positives) + sum(false_negatives))
+        if false_positives:
+            false_positive_rates.append(Fraction(sum(false_positives), len(false_positives)))
+        if false_negatives:
+            false_negative_rates.append(Fraction(sum(false_negatives), len(false_negatives)))
+    bounds = (least_and_greatest(false_positive_rates), least_and_greatest(false_negative_rates))
     return bounds, min(errors)
 
 
@@ -66,12 +94,18 @@ def same(bounds, expected):
     return (bounds.low, bounds.high) == pytest.approx(expected, abs=1e-12)
 
 
-row = st.tuples(st.integers(0, 2), st.sampled_from([None, "a", "b", "c"]), st.integers(0, 1), st.booleans())
+any_row = st.builds(
+    Row,
+    prompt=st.integers(0, 2),
+    answer=st.sampled_from([None, "a", "b", "c"]),
+    response=st.integers(0, 1),
+    accepted=st.booleans(),
+    truth=st.none(),
+)
 
 
-@given(st.lists(row, min_size=1, max_size=9))
+@given(st.lists(any_row, min_size=1, max_size=9))
 def test_no_choice_of_right_answers_lies_outside_and_some_reach_the_bounds(rows):
-    rows = [(*each, None) for each in rows]
     (positive, negative), errors = searched(rows)
     units = units_of(rows)
     assert same(false_positive_bounds(units), positive)
@@ -79,12 +113,12 @@ def test_no_choice_of_right_answers_lies_outside_and_some_reach_the_bounds(rows)
     assert least_errors(units) == errors
 
 
-@given(st.lists(row, min_size=1, max_size=8), st.data())
+@given(st.lists(any_row, min_size=1, max_size=8), st.data())
 def test_known_truths_leave_fewer_choices(rows, data):
-    truths = list(choices_of([(*each, None) for each in rows]))
-    truth = data.draw(st.sampled_from(truths))
+    truth = data.draw(st.sampled_from(list(choices_of(rows))))
     shown = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
-    known = [(*each, right if show else None) for each, right, show in zip(rows, truth, shown, strict=True)]
+    truth_if_shown = [right if show else None for right, show in zip(truth, shown, strict=True)]
+    known = [row._replace(truth=right) for row, right in zip(rows, truth_if_shown, strict=True)]
     (positive, negative), errors = searched(known)
     units = units_of(known)
     assert same(false_positive_bounds(units), positive)
@@ -95,18 +129,23 @@ def test_known_truths_leave_fewer_choices(rows, data):
 def test_two_rewarded_answers_cannot_both_be_right():
     # "a" is rewarded 3 times, "b" twice, "c" refused 5 times. If "a" is right: 2 of 7 wrong rows were rewarded; "b": 3
     # of 8; none: 5 of 10; "c": 5 of 5. At least two verdicts are errors, as with "a".
-    rows = [(0, "a", 0, True, None)] * 3 + [(0, "b", 0, True, None)] * 2 + [(0, "c", 0, False, None)] * 5
-    units = units_of(rows)
+    rewarded_a = [Row(0, "a", 0, accepted=True)] * 3
+    rewarded_b = [Row(0, "b", 0, accepted=True)] * 2
+    refused_c = [Row(0, "c", 0, accepted=False)] * 5
+    units = units_of(rewarded_a + rewarded_b + refused_c)
     assert same(false_positive_bounds(units), (2 / 7, 1))
     assert same(false_negative_bounds(units), (0, 1))
     assert least_errors(units) == 2
 
 
 def test_where_no_row_can_be_of_a_class_its_rate_has_no_bounds():
-    right = units_of([(0, "a", 0, True, True), (0, "a", 0, False, None)])
+    right = units_of([
+        Row(0, "a", 0, accepted=True, truth=True),
+        Row(0, "a", 0, accepted=False),
+    ])  # fmt: skip
     assert same(false_positive_bounds(right), None)
     assert same(false_negative_bounds(right), (0.5, 0.5))
-    wrong = units_of([(0, "a", 0, True, False)])
+    wrong = units_of([Row(0, "a", 0, accepted=True, truth=False)])
     assert same(false_negative_bounds(wrong), None)
     nothing = units_of([])
     assert same(false_positive_bounds(nothing), None)
@@ -115,11 +154,19 @@ def test_where_no_row_can_be_of_a_class_its_rate_has_no_bounds():
 
 def test_a_prompt_with_two_answers_known_to_be_right_proves_nothing_more():
     # Prompt 0 breaks the rule, so that its third row may be right or wrong by itself; prompt 1 is bounded as ever.
-    broken = [(0, "a", 0, True, True), (0, "b", 0, True, True), (0, "c", 0, False, None)]
+    broken = [
+        Row(0, "a", 0, accepted=True, truth=True),
+        Row(0, "b", 0, accepted=True, truth=True),
+        Row(0, "c", 0, accepted=False),
+    ]
     assert same(false_positive_bounds(units_of(broken)), (0, 0))
     assert same(false_negative_bounds(units_of(broken)), (0, 1 / 3))
     # One answer known to be right in one row and wrong in another.
-    mixed = [(0, "a", 0, True, True), (0, "a", 0, True, False), (0, "a", 0, False, None)]
+    mixed = [
+        Row(0, "a", 0, accepted=True, truth=True),
+        Row(0, "a", 0, accepted=True, truth=False),
+        Row(0, "a", 0, accepted=False),
+    ]
     assert same(false_positive_bounds(units_of(mixed)), (0.5, 1))
     assert same(false_negative_bounds(units_of(mixed)), (0, 0.5))
 

@@ -10,7 +10,10 @@ from geoalign.types import Rollouts
 
 
 def prepared(rewards, groups, hidden):
-    rewards, groups, hidden = torch.tensor(rewards), torch.tensor(groups), torch.tensor(hidden)
+    """(rows in canonical order, centred states, pairs with distances, whether a pair has a direction)."""
+    rewards = torch.tensor(rewards)
+    groups = torch.tensor(groups)
+    hidden = torch.tensor(hidden)
     rows = canonical_order(rewards, groups, hidden)
     states, length = centred_states(hidden, rows)
     pairs = preference_pairs(rewards[rows.order], rows)
@@ -20,10 +23,11 @@ def prepared(rewards, groups, hidden):
 
 def test_distances_by_hand():
     # 3-4-5 triangles; the states are divided by the batch's largest entry, 4, so the lengths are 5/4 and 0.
-    rows, _, pairs, directed = prepared([1.0, 0.0, 0.0], [0, 0, 0], [[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]])
-    found = dict(zip(rows.order[pairs.loser].tolist(), pairs.distance.tolist(), strict=True))
-    assert found == {1: pytest.approx(1.25), 2: 0.0}
-    assert dict(zip(rows.order[pairs.loser].tolist(), directed.tolist(), strict=True)) == {1: True, 2: False}
+    hidden = [[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]]
+    rows, _, pairs, directed = prepared([1.0, 0.0, 0.0], [0, 0, 0], hidden)
+    losers = rows.order[pairs.loser].tolist()
+    assert dict(zip(losers, pairs.distance.tolist(), strict=True)) == {1: pytest.approx(1.25), 2: 0.0}
+    assert dict(zip(losers, directed.tolist(), strict=True)) == {1: True, 2: False}
 
 
 def test_a_small_displacement_of_large_states_is_exact():
@@ -39,17 +43,21 @@ def test_a_small_displacement_of_large_states_is_exact():
 @given(data=st.data())
 def test_against_loops(data):
     count = data.draw(st.integers(1, 24))
-    rewards = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, float("nan")]), min_size=count, max_size=count))
+    any_reward = st.sampled_from([0.0, 0.5, 1.0, float("nan")])
+    rewards = data.draw(st.lists(any_reward, min_size=count, max_size=count))
     groups = data.draw(st.lists(st.integers(-2, 3), min_size=count, max_size=count))
     hidden = torch.randn(count, 5, generator=torch.Generator().manual_seed(count))
     rows, states, pairs, directed = prepared(rewards, groups, hidden.tolist())
     naive = naive_pairs(Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden))
-    found = list(zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True))
-    assert sorted(found) == sorted(zip(naive.winner, naive.loser, strict=True))
+    winners = rows.order[pairs.winner].tolist()
+    losers = rows.order[pairs.loser].tolist()
+    found = list(zip(winners, losers, strict=True))
+    expected_pairs = list(zip(naive.winner, naive.loser, strict=True))
+    assert sorted(found) == sorted(expected_pairs)
     assert pairs.margin.tolist() == [rewards[winner] - rewards[loser] for winner, loser in found]
     assert directed.all()
     assert (pairs.group[1:] >= pairs.group[:-1]).all()
     unit = (states[pairs.winner] - states[pairs.loser]) / pairs.distance[:, None]
-    expected = dict(zip(zip(naive.winner, naive.loser, strict=True), naive.displacement, strict=True))
+    expected_directions = dict(zip(expected_pairs, naive.displacement, strict=True))
     for pair, direction in zip(found, unit, strict=True):
-        torch.testing.assert_close(direction, expected[pair], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(direction, expected_directions[pair], atol=1e-5, rtol=1e-4)

@@ -12,8 +12,7 @@ from geoalign.method.pairs import preference_pairs
 from geoalign.method.ties import power_of_two, tied_rewards
 
 # One reward as four sums, in float32: 0.1 + 0.6, 0.7 + 0.0, 0.4 + 0.3, 0.2 + 0.5.
-FIRST, SECOND = [0.1, 0.7, 0.4, 0.2], [0.6, 0.0, 0.3, 0.5]
-SUMS = torch.tensor(FIRST) + torch.tensor(SECOND)
+SUMS = torch.tensor([0.1, 0.7, 0.4, 0.2]) + torch.tensor([0.6, 0.0, 0.3, 0.5])
 EPS = torch.finfo(torch.float32).eps
 
 
@@ -103,9 +102,11 @@ def test_exact_rewards_keep_every_bit_and_order_does_not_matter(data):
     count = data.draw(st.integers(0, 20))
     exact = st.sampled_from([0.0, 0.25, 1.0, -1.0, 3.0, float("nan")])
     rewards = torch.tensor(data.draw(st.lists(exact, min_size=count, max_size=count)))
-    groups = torch.tensor(data.draw(st.lists(st.integers(-2, 2), min_size=count, max_size=count)), dtype=torch.long)
+    ids = data.draw(st.lists(st.integers(-2, 2), min_size=count, max_size=count))
+    groups = torch.tensor(ids, dtype=torch.long)
     assert torch.equal(tied(rewards, groups=groups).nan_to_num(-9), rewards.nan_to_num(-9))
-    noisy = rewards * (1 + EPS * torch.randint(-1, 2, (count,), generator=torch.Generator().manual_seed(count)))
+    rounding = EPS * torch.randint(-1, 2, (count,), generator=torch.Generator().manual_seed(count))
+    noisy = rewards * (1 + rounding)
     found = tied(noisy, groups=groups)
     again = tied(found, groups=groups)
     assert torch.equal(again.nan_to_num(-9), found.nan_to_num(-9))
@@ -117,5 +118,6 @@ def test_exact_rewards_keep_every_bit_and_order_does_not_matter(data):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_powers_of_two(dtype):
     sizes = torch.tensor([1.0, 1.9, 2.0, 0.75, 3e38, 1e-30], dtype=dtype)
-    assert power_of_two(sizes).tolist() == [2.0 ** math.floor(math.log2(size)) for size in sizes.tolist()]
+    expected = [2.0 ** math.floor(math.log2(size)) for size in sizes.tolist()]
+    assert power_of_two(sizes).tolist() == expected
     assert power_of_two(torch.zeros(1, dtype=dtype)).tolist() == [torch.finfo(dtype).tiny]

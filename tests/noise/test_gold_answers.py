@@ -13,6 +13,11 @@ def counts(gold, proposed, *others):
     return AnswerCounts(gold=gold, proposed=proposed, others=others)
 
 
+def chances_beside(usual, *prompts):
+    """The chance of each of these prompts that its gold answer is wrong, in a run of the usual ones."""
+    return chance_of_wrong_gold([*usual, *prompts])[len(usual) :]
+
+
 def test_the_likelihoods_of_both_explanations_by_hand(monkeypatch):
     """Of 4 answers 3 agree and 1 is the gold answer; p = 3/4, theta = 1.
 
@@ -32,19 +37,23 @@ def test_without_a_proposed_answer_no_gold_answer_is_doubted():
 
 
 def test_agreement_that_is_refused_is_the_more_suspicious_the_more_agree():
-    found = chance_of_wrong_gold([*EASY, counts(0, 3, 1, 1, 1, 1, 1), counts(0, 5, 1, 1, 1), counts(0, 8)])[60:]
+    three_agree = counts(0, 3, 1, 1, 1, 1, 1)
+    five_agree = counts(0, 5, 1, 1, 1)
+    all_agree = counts(0, 8)
+    found = chances_beside(EASY, three_agree, five_agree, all_agree)
     assert found[0] < found[1] < found[2]
     assert found[2] > 0.8
 
 
 def test_a_gold_answer_that_some_give_is_less_suspicious():
-    without, with_gold = chance_of_wrong_gold([*EASY, counts(0, 5, 1, 1, 1), counts(3, 5)])[60:]
+    without, with_gold = chances_beside(EASY, counts(0, 5, 1, 1, 1), counts(3, 5))
     assert with_gold < without
 
 
 def test_where_most_prompts_are_hard_agreement_says_less():
     hard = [counts(1, 0, 4, 2, 1)] * 60
-    assert chance_of_wrong_gold([*hard, counts(0, 8)])[-1] < chance_of_wrong_gold([*EASY, counts(0, 8)])[-1]
+    all_agree = counts(0, 8)
+    assert chances_beside(hard, all_agree)[0] < chances_beside(EASY, all_agree)[0]
 
 
 def test_the_order_of_prompts_is_nothing_to_it():

@@ -65,7 +65,11 @@ def test_the_correlation_of_errors_by_hand():
     E = (2 + 2) 0.25 = 1, half from each prompt; M = 1 + 0. The correlation is 1 - 1 / 1 = 0, the residuals are
     M_g - E_g = 0.5 and -0.5, their norm 0.7071, times sqrt(2 / 1): a standard error of 1.
     """
-    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 1]), groups=torch.tensor([0, 0, 1, 1]), answers=list("aabb"))
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 1]),
+        groups=torch.tensor([0, 0, 1, 1]),
+        answers=["a", "a", "b", "b"],
+    )
     units = posterior_of(rollouts)[1].units
     half = torch.tensor([0.5, 0.5], dtype=torch.float64)
     fit = NoiseFit(
@@ -124,14 +128,18 @@ def test_identical_responses_get_the_mean_of_their_verdicts_and_of_grpos_advanta
     )
     curation = Denoise(geometry="none").curate(rollouts)
     assert curation.metrics["identified"] == 0
-    assert curation.rewards.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0, 1, 0])
+    assert curation.rewards.tolist() == pytest.approx([2 / 3] * 3 + [0, 1, 0])
     assert curation.advantages.tolist() == pytest.approx([0.3043] * 3 + [-0.9129, 0.9129, -0.9129], abs=1e-4)
 
 
 def test_a_checked_answer_speaks_for_its_rows_and_a_right_one_against_the_others():
     """In the first prompt answer a is checked and right, so b is wrong; in the second a is wrong, and b stays open."""
-    trusted = torch.tensor([True, False, False, False, True, False, False, False])
-    found = unidentified([1.0, 0, 1, 0, 0, 1, 1, 0], [0] * 4 + [1] * 4, answers=list("aabb") * 2, trusted=trusted)
+    found = unidentified(
+        rewards=[1.0, 0, 1, 0, 0, 1, 1, 0],
+        groups=[0, 0, 0, 0, 1, 1, 1, 1],
+        answers=["a", "a", "b", "b"] * 2,
+        trusted=torch.tensor([True, False, False, False] * 2),
+    )
     assert found == [1, 1, 0, 0, 0, 0, 1, 0]
 
 
@@ -191,7 +199,11 @@ def test_a_verdict_that_nothing_disputes_is_not_flagged_where_the_rates_are_not_
 
 
 @pytest.mark.parametrize(
-    ("exclusive", "expected"), [(True, [1, 1, 1, 0, 0, 0, 0, 0]), (False, [1, 1, 0, 0, 0, 0, 0, 0])]
+    ("exclusive", "expected"),
+    [
+        (True, [1, 1, 1, 0, 0, 0, 0, 0]),
+        (False, [1, 1, 0, 0, 0, 0, 0, 0]),
+    ],
 )
 def test_what_disputes_a_verdict(exclusive, expected):
     # Group 0: "7" has both verdicts, "8" is rewarded too, "9" is refused. Group 1: one rewarded answer, twice, and one
@@ -239,9 +251,11 @@ def test_half_repeated_errors_are_not_taken_for_independent_ones():
     """Each flip belongs to the answer or is made anew, half and half."""
     curator = Denoise(geometry="none")
     for seed in range(10):
-        one, other = repeating(seed, alike=True, wrong=0.4), repeating(seed, alike=False, wrong=0.4)
-        which = torch.rand(256, generator=torch.Generator().manual_seed(seed)) < 0.5
-        curation = curator.curate(replace(one, rewards=torch.where(which, one.rewards, other.rewards)))
+        by_answer = repeating(seed, alike=True, wrong=0.4)
+        anew = repeating(seed, alike=False, wrong=0.4)
+        half = torch.rand(256, generator=torch.Generator().manual_seed(seed)) < 0.5
+        rewards = torch.where(half, by_answer.rewards, anew.rewards)
+        curation = curator.curate(replace(by_answer, rewards=rewards))
     assert curation.metrics["error_correlation_low"] > 0
     assert curation.metrics["identified"] == 0
 

@@ -9,49 +9,65 @@ from geoalign.noise.ridge import PENALTIES, conjugate_gradients, fold_prediction
 
 
 def batch(seed, rows=24, d=6, noise=0.3):
+    """(states, targets, which rows are used, groups of four): the targets are x_0 - x_1 / 2 and noise."""
     draw = torch.Generator().manual_seed(seed)
     group = torch.arange(rows) // 4
     states = group_centred(torch.randn(rows, d, generator=draw), group)
-    targets = states[:, 0] - 0.5 * states[:, 1] + noise * torch.randn(rows, generator=draw)
+    signal = states[:, 0] - 0.5 * states[:, 1]
+    targets = signal + noise * torch.randn(rows, generator=draw)
     return states, targets, torch.ones(rows, dtype=torch.bool), group
+
+
+def ridge_of_sums(gram, moment, penalty):
+    """The ridge by the formula (A + penalty tr(A)/d I) w = b, with A = X^T X and b = X^T y."""
+    d = len(gram)
+    shift = penalty * gram.trace() / d
+    return torch.linalg.solve(gram + shift * torch.eye(d, dtype=gram.dtype), moment)
 
 
 def solved(states, targets, penalty):
     """The ridge by the formula, in float64."""
-    states, targets = states.double(), targets.double()
-    gram = states.T @ states
-    shifted = gram + penalty * gram.trace() / len(gram) * torch.eye(len(gram)).double()
-    return torch.linalg.solve(shifted, states.T @ targets).float()
+    states = states.double()
+    targets = targets.double()
+    return ridge_of_sums(states.T @ states, states.T @ targets, penalty).float()
 
 
 def test_running_sums_are_those_of_all_batches_with_decay():
-    sums, settings = {}, {"decay": 0.5, "penalties": (0.1,)}
-    seen = [batch(seed) for seed in range(4)]
-    for one in seen:
-        _, sums = predict_next(sums, *one, **settings)
-    gram = sum(0.5 ** (3 - age) * states.T @ states for age, (states, *_) in enumerate(seen))
-    moment = sum(0.5 ** (3 - age) * states.T @ targets for age, (states, targets, *_) in enumerate(seen))
-    shifted = gram + 0.1 * gram.trace() / len(gram) * torch.eye(len(gram))
-    new = batch(9)
-    torch.testing.assert_close(predict_next(sums, *new, **settings)[0], new[0] @ torch.linalg.solve(shifted, moment))
+    settings = {"decay": 0.5, "penalties": (0.1,)}
+    sums = {}
+    gram = torch.zeros(6, 6)
+    moment = torch.zeros(6)
+    for seed in range(4):
+        states, targets, used, group = batch(seed)
+        _, sums = predict_next(sums, states, targets, used, group, **settings)
+        gram = 0.5 * gram + states.T @ states
+        moment = 0.5 * moment + states.T @ targets
+    states, targets, used, group = batch(9)
+    predicted, _ = predict_next(sums, states, targets, used, group, **settings)
+    torch.testing.assert_close(predicted, states @ ridge_of_sums(gram, moment, penalty=0.1))
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0, 100.0])
 def test_each_column_has_its_matrix_and_its_shift(start):
     """Wherever it starts; a column without moments that starts at zero stays there."""
     states, targets, _, _ = batch(0)
-    first, both = states[:12].T @ states[:12], states.T @ states
-    moments, shift = (states.T @ targets)[:, None].repeat(1, 3), torch.tensor([0.5, 5.0, 1.0])
-    moments[:, 2] = 0
-    diagonal = torch.stack([first.diagonal(), both.diagonal(), both.diagonal()], dim=1)
+    half = states[:12].T @ states[:12]
+    whole = states.T @ states
+    moment = states.T @ targets
+    moments = torch.stack([moment, moment, torch.zeros(6)], dim=1)
+    shift = torch.tensor([0.5, 5.0, 1.0])
+    diagonal = torch.stack([half.diagonal(), whole.diagonal(), whole.diagonal()], dim=1)
 
     def product(weights):
-        return torch.cat([first @ weights[:, :1], both @ weights[:, 1:]], dim=1)
+        """The first column's matrix is that of half of the rows, that of the others is of all rows."""
+        return torch.cat([half @ weights[:, :1], whole @ weights[:, 1:]], dim=1)
 
-    found = conjugate_gradients(product, diagonal, moments, shift, torch.tensor([start, start, 0.0]).expand(6, 3))
-    expected = [torch.linalg.solve(first + 0.5 * torch.eye(6), moments[:, 0])]
-    expected += [torch.linalg.solve(both + 5 * torch.eye(6), moments[:, 1]), torch.zeros(6)]
-    torch.testing.assert_close(found, torch.stack(expected, dim=1), atol=2e-4, rtol=1e-3)
+    starts = torch.tensor([start, start, 0.0]).expand(6, 3)
+    found = conjugate_gradients(product, diagonal, moments, shift, starts)
+    first = torch.linalg.solve(half + 0.5 * torch.eye(6), moment)
+    second = torch.linalg.solve(whole + 5 * torch.eye(6), moment)
+    expected = torch.stack([first, second, torch.zeros(6)], dim=1)
+    torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
 
 
 def test_hundreds_of_equal_columns_are_no_obstacle():
@@ -60,28 +76,41 @@ def test_hundreds_of_equal_columns_are_no_obstacle():
     tr(A)/d is the same for both; w of a copy is a 200th of the single column's.
     """
     states, targets, used, _ = batch(0)
-    wide, fold = states.repeat(1, 200), (torch.arange(len(states)) == 0).long()
-    found = fold_predictions(wide, targets, used & (fold == 0), fold, 10.0)[0]
-    torch.testing.assert_close(found, (states @ solved(states[1:], targets[1:], 10.0 / 200))[0], atol=1e-3, rtol=1e-3)
+    copies = states.repeat(1, 200)
+    first_alone = (torch.arange(len(states)) == 0).long()
+    found = fold_predictions(copies, targets, used & (first_alone == 0), first_alone, 10.0)[0]
+    expected = states[0] @ solved(states[1:], targets[1:], 10.0 / 200)
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_a_sum_that_rounding_made_indefinite_is_solved_where_it_is_positive():
     """Eigenvalues 4 along (1, 1) and -2 along (1, -1): what lies along the second is left at zero, not blown up."""
-    gram, shift, zero = torch.tensor([[1.0, 3.0], [3.0, 1.0]]), torch.tensor([0.1]), torch.zeros(2, 1)
-    diagonal = gram.diagonal()[:, None]
-    both = conjugate_gradients(gram.matmul, diagonal, torch.tensor([[1.0], [1.0]]), shift, zero)
-    torch.testing.assert_close(both, torch.full((2, 1), 1 / 4.1))
-    assert not conjugate_gradients(gram.matmul, diagonal, torch.tensor([[1.0], [-1.0]]), shift, zero).any()
+    gram = torch.tensor([[1.0, 3.0], [3.0, 1.0]])
+
+    def solution(moment):
+        shift = torch.tensor([0.1])
+        start = torch.zeros(2, 1)
+        return conjugate_gradients(gram.matmul, gram.diagonal()[:, None], torch.tensor(moment), shift, start)
+
+    along_the_first = solution([[1.0], [1.0]])
+    torch.testing.assert_close(along_the_first, torch.full((2, 1), 1 / 4.1))
+    along_the_second = solution([[1.0], [-1.0]])
+    assert not along_the_second.any()
 
 
 def test_rows_left_out_and_constant_states_change_nothing():
     states, targets, used, group = batch(0)
-    _, half = predict_next({}, states[:12], targets[:12], used[:12], group[:12])
-    used[12:], targets[12:] = False, 0
-    _, whole = predict_next({}, states, targets, used, group)
-    torch.testing.assert_close(predict_next(whole, *batch(1))[0], predict_next(half, *batch(1))[0])
-    _, constant = predict_next({}, torch.zeros_like(states), *batch(0)[1:])
-    assert predict_next(constant, *batch(1))[0].eq(0).all()
+    _, of_half = predict_next({}, states[:12], targets[:12], used[:12], group[:12])
+    used[12:] = False
+    targets[12:] = 0
+    _, of_whole = predict_next({}, states, targets, used, group)
+    after_half, _ = predict_next(of_half, *batch(1))
+    after_whole, _ = predict_next(of_whole, *batch(1))
+    torch.testing.assert_close(after_whole, after_half)
+    _, targets, used, group = batch(0)
+    _, of_constant = predict_next({}, torch.zeros_like(states), targets, used, group)
+    after_constant, _ = predict_next(of_constant, *batch(1))
+    assert after_constant.eq(0).all()
 
 
 def test_the_penalty_follows_what_predicted_new_batches():
@@ -102,8 +131,9 @@ def test_no_fold_is_predicted_from_itself():
     after = fold_predictions(states, torch.where(own, -7.0, targets), used, group, 1.0)
     torch.testing.assert_close(before[own], after[own])
     assert not torch.allclose(before[~own], after[~own])
-    alone = torch.zeros(4, dtype=torch.long)
-    assert fold_predictions(states[:4], targets[:4], used[:4], alone, 1.0).eq(0).all()
+    one_fold = torch.zeros(4, dtype=torch.long)
+    alone = fold_predictions(states[:4], targets[:4], used[:4], one_fold, 1.0)
+    assert alone.eq(0).all()
 
 
 def test_solved_in_rows_or_in_columns_the_fit_is_one():
@@ -114,7 +144,8 @@ def test_solved_in_rows_or_in_columns_the_fit_is_one():
     expected = states @ solved(states[used], targets[used], 0.1)
     apart = fold_predictions(states, targets, used, torch.where(used, group, -1), 0.1)
     torch.testing.assert_close(apart[~used], expected[~used], atol=1e-4, rtol=1e-4)
-    own, others = group == 2, used & (group != 2)
+    own = group == 2
+    others = used & ~own
     expected = states @ solved(states[others], targets[others], 0.1)
     torch.testing.assert_close(apart[own & used], expected[own & used], atol=1e-4, rtol=1e-4)
 

@@ -1,6 +1,5 @@
 """The model of several verifiers: its likelihood by enumeration, and colluding verifiers that a majority believes."""
 
-import itertools
 import math
 
 import numpy as np
@@ -14,10 +13,11 @@ from geoalign.noise.several_verifiers import VerdictUnits, _Model, verifier_mode
 
 
 def true_rates(units, right):
-    copies, verdicts = units.copies.numpy()[:, None], units.verdicts.numpy()
-    wrong = ~right[:, None]
-    positives = (copies * verdicts * wrong).sum(0) / (copies * wrong).sum(0)
-    negatives = (copies * (1 - verdicts) * ~wrong).sum(0) / (copies * ~wrong).sum(0)
+    """(false positive rate, false negative rate) of each verifier, where `right` says which units are right."""
+    verdicts = units.verdicts.numpy()
+    copies = units.copies.numpy()
+    positives = np.average(verdicts[~right], axis=0, weights=copies[~right])
+    negatives = np.average(1 - verdicts[right], axis=0, weights=copies[right])
     return positives, negatives
 
 
@@ -36,45 +36,57 @@ def test_colluding_verifiers_are_seen_through(seed):
 
 
 def test_the_likelihood_is_that_of_the_model_enumerated():
+    nan = math.nan
+    verdicts = [[1, 0, 1, nan], [0, 0, 1, 1], [1, 1, 1, 0]]
+    copies = [3, 1, 2]
+    sizes = [4, 4, 5]
     units = VerdictUnits(
-        verdicts=torch.tensor([[1, 0, 1, math.nan], [0, 0, 1, 1], [1, 1, 1, 0]], dtype=torch.float64),
+        verdicts=torch.tensor(verdicts, dtype=torch.float64),
         prompts=torch.tensor([0, 0, 1]),
-        copies=torch.tensor([3, 1, 2]),
-        sizes=torch.tensor([4, 4, 5]),
+        copies=torch.tensor(copies),
+        sizes=torch.tensor(sizes),
     )
     model = _Model(units)
     rng = np.random.default_rng(0)
+    # Of four verifiers and two kinds of answers (0 wrong, 1 right) the intercepts a and the slopes b; and the three of
+    # the odds that an answer is right.
     parameters = rng.normal(size=4 * 4 + 3)
-    a, b, c = parameters[:8].reshape(2, 4), parameters[8:16].reshape(2, 4), parameters[16:]
+    a = parameters[:8].reshape(2, 4)
+    b = parameters[8:16].reshape(2, 4)
+    c = parameters[16:]
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
 
     def likelihood(unit, kind):
+        """Of the verdicts that are there; z is what makes all verifiers lenient at once, and is summed over."""
         total = 0.0
         for z, weight in zip(nodes, weights / weights.sum(), strict=True):
             chance = 1.0
-            for verifier in range(4):
-                verdict = units.verdicts[unit, verifier].item()
-                if not math.isnan(verdict):
-                    accepting = 1 / (1 + math.exp(-(a[kind, verifier] + b[kind, verifier] * z)))
-                    chance *= accepting if verdict else 1 - accepting
+            for verifier, verdict in enumerate(verdicts[unit]):
+                if math.isnan(verdict):
+                    continue
+                logit = a[kind, verifier] + b[kind, verifier] * z
+                accepting = 1 / (1 + math.exp(-logit))
+                chance *= accepting if verdict else 1 - accepting
             total += weight * chance
         return total
 
+    def odds_of_right(unit, answers):
+        log_share = math.log(copies[unit] / sizes[unit])
+        return math.exp(c[0] + c[1] * log_share + c[2] * math.log(answers))
+
     log_likelihood = 0.0
     for members in ([0, 1], [2]):
-        sizes = [4, 4, 5]
-        odds = {}
-        for unit in members:
-            share = units.copies[unit].item() / sizes[unit]
-            odds[unit] = math.exp(c[0] + c[1] * math.log(share) + c[2] * math.log(len(members)))
+        odds = {unit: odds_of_right(unit, answers=len(members)) for unit in members}
+        # None of a prompt's answers is right, or one of them.
         total = 0.0
-        for truth in itertools.product((0, 1), repeat=len(members)):
-            if sum(truth) <= 1:
-                prior = math.prod(odds[unit] for unit, kind in zip(members, truth, strict=True) if kind)
-                total += prior * math.prod(likelihood(unit, kind) for unit, kind in zip(members, truth, strict=True))
+        for right in (None, *members):
+            prior = 1.0 if right is None else odds[right]
+            total += prior * math.prod(likelihood(unit, int(unit == right)) for unit in members)
         log_likelihood += math.log(total / (1 + sum(odds.values())))
-    prior = -((parameters / np.repeat([3.0, 1.0, 3.0], [8, 8, 3])) ** 2).sum() / 2
-    assert model._log_posterior(torch.from_numpy(parameters)).item() == pytest.approx(log_likelihood + prior)
+    prior_deviations = np.repeat([3.0, 1.0, 3.0], [8, 8, 3])
+    log_prior = -((parameters / prior_deviations) ** 2).sum() / 2
+    log_posterior = model._log_posterior(torch.from_numpy(parameters))
+    assert log_posterior.item() == pytest.approx(log_likelihood + log_prior)
 
 
 def test_three_verifiers_are_refused():

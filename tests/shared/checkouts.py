@@ -23,7 +23,9 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         module = MagicMock(name=spec.name)
-        module.__path__, module.__name__, module.__spec__ = [], spec.name, spec
+        module.__path__ = []
+        module.__name__ = spec.name
+        module.__spec__ = spec
         return module
 
     def exec_module(self, module):

@@ -23,11 +23,25 @@ HOSTILE = (
 
 def rewards():
     """[group][row]: 0 to 0.3, but 9 for the outliers."""
-    return [[9.0 if (group, row) in OUTLIERS else row / 10 for row in range(SIZE)] for group in range(GROUPS)]
+    found = [[row / 10 for row in range(SIZE)] for _ in range(GROUPS)]
+    for group, row in OUTLIERS:
+        found[group][row] = 9.0
+    return found
 
 
 def each():
-    return [(group, row, rewards()[group][row]) for group in range(GROUPS) for row in range(SIZE)]
+    """(group, row, reward) of every rollout."""
+    of_groups = rewards()
+    return [(group, row, of_groups[group][row]) for group in range(GROUPS) for row in range(SIZE)]
+
+
+def all_rewards():
+    """The reward of every rollout, as any format has to give it back."""
+    return [reward for _, _, reward in each()]
+
+
+def all_responses():
+    return [f"answer {group}.{row}" for group, row, _ in each()]
 
 
 def verl(step=5):
@@ -39,7 +53,10 @@ def verl(step=5):
 
 
 def verl_v1(step=5):
-    return [{**row, "uid": f"u-{g}_{r}_0"} for row, (g, r, _) in zip(verl(step), each(), strict=True)]
+    rows = verl(step)
+    for row, (g, r, _) in zip(rows, each(), strict=True):
+        row["uid"] = f"u-{g}_{r}_0"
+    return rows
 
 
 def trinity(batch=3):
@@ -208,12 +225,18 @@ REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
 
 
 def verdicts(prompts=8):
-    rows = [(g, r, *one) for g in range(prompts) for r, one in enumerate(zip(ANSWERS, REWARDS, strict=True))]
-    return [
-        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"by way {r}\nto \\boxed{{{answer}}}", "answer": "a",
-         "reward": float(reward)}
-        for g, r, answer, reward in rows
-    ]  # fmt: skip
+    rows = []
+    for prompt in range(prompts):
+        for place, (answer, reward) in enumerate(zip(ANSWERS, REWARDS, strict=True)):
+            row = {
+                "id": f"{prompt}-{place}",
+                "prompt": f"question {prompt}",
+                "response": f"by way {place}\nto \\boxed{{{answer}}}",
+                "answer": "a",
+                "reward": float(reward),
+            }
+            rows.append(row)
+    return rows
 
 
 def table(folder):
@@ -251,7 +274,8 @@ def write_dump(folder, name):
 def changed(rows, index, **values):
     """The rows with one of them changed; a value of ... removes the field."""
     made = {**rows[index], **values}
-    return [*rows[:index], {name: value for name, value in made.items() if value is not ...}, *rows[index + 1 :]]
+    kept = {name: value for name, value in made.items() if value is not ...}
+    return [*rows[:index], kept, *rows[index + 1 :]]
 
 
 def filtered(folder):

@@ -94,8 +94,12 @@ def run_ranks(
                 processes.append(Popen(command, env={**(env or os.environ), **own}, stdout=out, stderr=errors))
         codes = [process.wait(300) for process in processes]
         assert None not in codes, "a process did not end"
-        texts = [[Path(folder, f"{rank}.{end}").read_text() for end in ("out", "err")] for rank in range(count)]
-    return [subprocess.CompletedProcess(command, code, *pair) for code, pair in zip(codes, texts, strict=True)]
+        done = []
+        for rank, code in enumerate(codes):
+            out = Path(folder, f"{rank}.out").read_text()
+            errors = Path(folder, f"{rank}.err").read_text()
+            done.append(subprocess.CompletedProcess(command, code, out, errors))
+    return done
 
 
 class _Descriptor:

@@ -49,14 +49,19 @@ def comparison_folder(
     The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its index, so that
     paired differences spread. `settings` gives curators their settings, `parts` go to `_result`.
     """
-    names = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
-    kinds = {name: {"type": "grpo" if name == "clean" else name, **(settings or {}).get(name, {})} for name in names}
+    kinds = {}
+    for name in dict.fromkeys(arm for arms in scores.values() for arm in arms):
+        own_settings = (settings or {}).get(name, {})
+        kinds[name] = {"type": "grpo" if name == "clean" else name, **own_settings}
     rates = rates if rates is not None else dict.fromkeys(scores, 0.1)
-    every = [(level, *of, seed) for level, arms in scores.items() for of in enumerate(arms) for seed in seeds]
-    for level, index, arm, seed in every:
+    places = {level: list(arms) for level, arms in scores.items()}
+    cells = [(level, arm, seed) for level, arms in scores.items() for arm in arms for seed in seeds]
+    for level, arm, seed in cells:
         if (level, arm, seed) in missing:
             continue
-        final = scores[level][arm] + SEED_SHIFT[seed % 5] + WOBBLE[(seed * (1 + index % 4) + index) % 5]
+        index = places[level].index(arm)
+        wobble = WOBBLE[(seed * (1 + index % 4) + index) % 5]
+        final = scores[level][arm] + SEED_SHIFT[seed % 5] + wobble
         cell = {"arm": arm, "level": level, "seed": seed}
         result = _result(**cell, final=final, curator=kinds[arm], metric=metric, rate=rates[level], **parts)
         if (level, arm, seed) in failed:
@@ -72,15 +77,11 @@ def comparison_folder(
 
 def _plan(kinds, rates, seeds, metric, more):
     kind = "flip" if metric == "accuracy" else "extremes"
-    arms = {
-        name: {"curator": value, **({"reward": {"flip": 0.0}} if name == "clean" else {})}
-        for name, value in kinds.items()
-    }
-    primary = [
-        {"arm": "geoalign", "against": against}
-        for against in ("grpo", "pair_count")
-        if {"geoalign", against} <= set(kinds)
-    ]
+    arms = {name: {"curator": curator} for name, curator in kinds.items()}
+    if "clean" in arms:
+        arms["clean"]["reward"] = {"flip": 0.0}
+    others = [name for name in ("grpo", "pair_count") if name in kinds] if "geoalign" in kinds else []
+    primary = [{"arm": "geoalign", "against": other} for other in others]
     return {
         "run": {"grpo": {"steps_per_generation": 2}, "reward": {"flip": 0.0}},
         "arms": arms,
@@ -116,15 +117,22 @@ def _result(
     kind = curator["type"]
     values = [0.2 + (final - 0.2) * min(1.0, at / 6) for at in range(1, 11)]
     values = [value + add for value, add in zip(values, shape or [0.0] * 10, strict=True)]
-    stages = [("before_rl", 0, 0.2), *(("rl", step, value) for step, value in zip(STEPS, values, strict=True))]
+    stages = [("before_rl", 0, 0.2)]
+    stages += [("rl", step, value) for step, value in zip(STEPS, values, strict=True)]
     stages.append(("after_rl", STEPS[-1], values[-1]))
     lines = []
     for stage, step, value in stages:
         for index, name in enumerate(sets):
             # Sets lie 0.1 apart around the mean.
-            lines.append(_line(stage, step, value + 0.1 * (index - (len(sets) - 1) / 2), name, metric, gold))
+            of_set = value + 0.1 * (index - (len(sets) - 1) / 2)
+            lines.append(_line(stage, step, of_set, name, metric, gold))
     scoring = kind not in ("grpo", "par")
-    found = {**DETECTION, **(detection or {})}
+    areas = {**DETECTION, **(detection or {})}
+    rankings = {}
+    for index, (name, area) in enumerate(areas.items()):
+        if scoring or name != "score":
+            auroc = area + 0.01 * WOBBLE[seed % 5] * (1 + index)
+            rankings[name] = {"auroc": auroc, "auprc": area / 3, "generations": 10}
     return {
         "schema_version": 1, "arm": arm, "level": level, "seed": seed, "status": "finished", "error": None,
         "curator": kind, "settings": {name: value for name, value in curator.items() if name != "type"},
@@ -132,11 +140,7 @@ def _result(
         "evaluations": lines,
         "series": {**_series(scoring), **(series or {})},
         "detection": {
-            **{
-                name: {"auroc": area + 0.01 * WOBBLE[seed % 5] * (1 + at), "auprc": area / 3, "generations": 10}
-                for at, (name, area) in enumerate(found.items())
-                if scoring or name != "score"
-            },
+            **rankings,
             "precision_among_replaced": 0.3 + WOBBLE[seed % 5] if scoring else None,
             "base_rate": rate,
         } if rate else {},

@@ -46,7 +46,10 @@ class JudgeServer:
     """A server on loopback that answers by `reply(request)`, and remembers requests and headers."""
 
     def __init__(self):
-        self.reply, self.requests, self.headers, self.paths = longer_wins, [], [], []
+        self.reply = longer_wins
+        self.requests = []
+        self.headers = []
+        self.paths = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"judge": self}))
         self._server.daemon_threads = True

@@ -33,15 +33,20 @@ def test_without_curation_the_advantages_are_slimes(batch):
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [({"grpo_std_normalization": False}, [0.5, 0.5, -0.5, -0.5]), ({"rewards_normalization": False}, [1, 1, 0, 0])],
+    [
+        ({"grpo_std_normalization": False}, [0.5, 0.5, -0.5, -0.5]),
+        ({"rewards_normalization": False}, [1, 1, 0, 0]),
+    ],
 )
 def test_other_normalisations(batch, flags, expected):
-    assert SlimeRun(arguments(GRPO, **flags)).curate(batch)[1][:4] == expected
+    _, found = SlimeRun(arguments(GRPO, **flags)).curate(batch)
+    assert found[:4] == expected
 
 
 def test_a_donor_stands_in_the_slot_with_the_ids_of_the_slot(batch):
     batch[3].rollout_id = 77
-    donor, raw_tokens = batch[0], list(batch[3].tokens)
+    donor = batch[0]
+    raw_tokens = list(batch[3].tokens)
     raw, found = decided(arguments(GRPO), source=[0, 1, 2, 0, *range(4, 12)]).curate(batch)
     copy = batch[3]
     assert copy is not donor
@@ -56,17 +61,21 @@ def test_a_donor_stands_in_the_slot_with_the_ids_of_the_slot(batch):
 
 
 def test_unscored_rows_leave_mean_and_deviation(batch):
-    batch[3].reward, batch[2].status = None, type(batch[2].status).FAILED
+    batch[3].reward = None
+    batch[2].status = type(batch[2].status).FAILED
     raw, found = SlimeRun(arguments(GRPO)).curate(batch)
     assert found[:4] == [0.0] * 4  # 1 1 are left: no spread
     # The engine logs the mean of the raw rewards: of the ten scored ones, 1 1 1 1 1 0 0 1 0 1, it is 0.7.
     assert raw[2:4] == pytest.approx([0.7, 0.7])
     assert sum(raw) / len(raw) == pytest.approx(0.7)
-    batch[1].reward, batch[0].reward = 0.0, 1.0
+    batch[0].reward = 1.0
+    batch[1].reward = 0.0
     # 1 0 are left: mean 1/2, standard deviation sqrt(1/2).
-    assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == pytest.approx([0.70710, -0.70710, 0, 0], abs=1e-4)
+    _, found = SlimeRun(arguments(GRPO)).curate(batch)
+    assert found[:4] == pytest.approx([0.70710, -0.70710, 0, 0], abs=1e-4)
     batch[1].reward = None
-    assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == [0.0] * 4  # one alone
+    _, found = SlimeRun(arguments(GRPO)).curate(batch)
+    assert found[:4] == [0.0] * 4  # one alone
 
 
 def test_the_mean_of_raw_rewards_is_of_the_scored_samples_of_agents_too(batch):
@@ -104,7 +113,8 @@ def test_a_donor_whose_own_slot_is_dropped_stays_in_the_loss_where_it_goes(batch
 
 def test_a_rollout_of_several_samples_moves_as_a_whole(batch):
     for sample in batch[:2]:
-        sample.rollout_id, sample.reward = 0, 1.0
+        sample.rollout_id = 0
+        sample.reward = 1.0
     first = [list(sample.tokens) for sample in batch[:2]]
     raw, found = decided(arguments(GRPO), source=[0, 1, 0, *range(3, 11)]).curate(batch)
     assert len(batch) == len(raw) == len(found) == 13

@@ -30,7 +30,9 @@ class _Servers(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         module = MagicMock(name=spec.name)
-        module.__path__, module.__name__, module.__spec__ = [], spec.name, spec
+        module.__path__ = []
+        module.__name__ = spec.name
+        module.__spec__ = spec
         return module
 
     def exec_module(self, module):
@@ -105,8 +107,10 @@ def test_a_replaced_row_is_trained_on_as_its_donor(engine, monkeypatch):
     for row in moved:
         donor = before.index(found["tokens"][row])
         assert donor // 4 == row // 4
-        assert found["response_lengths"][row] == len(before[donor]) - 3
-        assert len(found["rollout_log_probs"][row]) == len(found["loss_masks"][row]) == found["response_lengths"][row]
+        length = len(before[donor]) - 3
+        assert found["response_lengths"][row] == length
+        assert len(found["rollout_log_probs"][row]) == length
+        assert len(found["loss_masks"][row]) == length
     assert found["sample_indices"] == list(range(12))
     assert len(set(found.get("rollout_ids", range(12)))) == 12  # slime 0.2 has none
     assert found["raw_reward"] == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]

@@ -19,19 +19,22 @@ def read(samples, *reads, **fields):
 
 
 def read_members(members, reads=(), fields=None):
-    rewards, settings = [reward_of(rollout, None) for rollout in members], SlimeSettings(rollout_fields=fields or {})
+    rewards = [reward_of(rollout, None) for rollout in members]
+    settings = SlimeSettings(rollout_fields=fields or {})
     curator = SimpleNamespace(reads=reads, components=())
     return read_rollouts(members, group_ids(members, 4), rewards, curator, settings)
 
 
 def test_fields_of_the_recorded_batch(batch):
     batch[2].remove_sample = True  # a filter took it out of the loss
-    batch[0].loss_mask = [1, 0, *[1] * (batch[0].response_length - 2)]  # a token of a tool
+    batch[0].loss_mask = [1] * batch[0].response_length
+    batch[0].loss_mask[1] = 0  # a token of a tool
     found = read(batch, "logprobs", "prompt_keys", answers="answer")
     assert found.rewards.tolist() == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]
     assert found.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert found.donor_ok.tolist() == [row not in (2, 7) for row in range(12)]
-    assert found.lengths.tolist() == [batch[0].response_length - 1, *[sample.response_length for sample in batch[1:]]]
+    lengths = [sample.response_length for sample in batch]
+    assert found.lengths.tolist() == [lengths[0] - 1, *lengths[1:]]
     assert found.answers[:4] == ["4", "4", "5", "4"]
     own = [batch[0].rollout_log_probs[0], *batch[0].rollout_log_probs[2:]]
     assert found.logprobs[0].item() == pytest.approx(sum(own) / len(own))
@@ -60,7 +63,8 @@ def test_a_missing_reward_is_nan_and_never_0(changes, expected):
 
 def test_samples_of_one_rollout_are_one_row(batch):
     for sample in batch[:3]:
-        sample.rollout_id, sample.reward = 0, 1.0
+        sample.rollout_id = 0
+        sample.reward = 1.0
     rows = rollout_rows(batch)
     assert rows == [[0, 1, 2], *[[row] for row in range(3, 12)]]
     members = [[batch[row] for row in part] for part in rows]
@@ -75,9 +79,10 @@ def test_samples_of_one_rollout_are_one_row(batch):
 def test_groups_without_an_index_are_those_of_the_place(batch):
     for sample in batch:
         sample.group_index = None
-    assert group_ids([[sample] for sample in batch], 4).tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    of_one_sample_each = [[sample] for sample in batch]
+    assert group_ids(of_one_sample_each, 4).tolist() == [0] * 4 + [1] * 4 + [2] * 4
     with pytest.raises(InputError, match="group_index: expected one in every sample"):
-        group_ids([[sample] for sample in batch], 5)
+        group_ids(of_one_sample_each, 5)
 
 
 def test_hidden_states_are_of_the_last_sample_and_must_be_there(batch):
@@ -93,9 +98,13 @@ def test_a_sample_without_a_token_of_the_policy_needs_neither_state_nor_log_prob
     for row, sample in enumerate(batch):
         sample.metadata["geoalign_hidden"] = [float(row), 1.0]
         sample.metadata["answer"] = "1"
-    # Aborted before its first token; masked whole; failed, with tokens that nobody has told the probabilities of.
-    batch[1].status, batch[1].response_length, batch[1].loss_mask = Sample.Status.ABORTED, 0, None
+    # Aborted before its first token.
+    batch[1].status = Sample.Status.ABORTED
+    batch[1].response_length = 0
+    batch[1].loss_mask = None
+    # Masked whole.
     batch[5].loss_mask = [0] * batch[5].response_length
+    # Failed, with tokens that nobody has told the probabilities of.
     batch[6].status = Sample.Status.FAILED
     for row in (1, 5, 6):
         batch[row].rollout_log_probs = None
@@ -105,7 +114,8 @@ def test_a_sample_without_a_token_of_the_policy_needs_neither_state_nor_log_prob
     assert found.rewards.isnan().nonzero().flatten().tolist() == [1, 6]
     assert not found.donor_ok[[1, 5, 6]].any()
     # The mean of the states of the other rows of the prompt: it says nothing. (0 + 2 + 3) / 3, (4 + 7) / 2.
-    torch.testing.assert_close(found.hidden[[1, 5, 6], 0], torch.tensor([5 / 3, 5.5, 5.5]))
+    means = torch.tensor([5 / 3, 5.5, 5.5])
+    torch.testing.assert_close(found.hidden[[1, 5, 6], 0], means)
     assert SeedGRPO().curate(found).metrics["rows_without_logprob"] == 3
     assert Denoise().curate(found).weights[[1, 6]].tolist() == [0.0, 0.0]
 
@@ -124,9 +134,12 @@ def test_errors_name_the_entry_and_the_sample(batch):
 
 
 def test_a_second_verifier_reads_the_last_sample_of_a_rollout(batch):
-    batch[1].prompt, batch[1].response, batch[1].label = "6 + 3?", "so 9", "9"
+    batch[1].prompt = "6 + 3?"
+    batch[1].response = "so 9"
+    batch[1].label = "9"
     batch[1].metadata = {"answer": "what the response says"}
-    [first, second] = verifier_rows([[batch[3]], [batch[0], batch[1]]], [0, 1])
+    rollouts = [[batch[3]], [batch[0], batch[1]]]
+    [first, second] = verifier_rows(rollouts, [0, 1])
     assert first["response"] == batch[3].response
     assert second == {"prompt": "6 + 3?", "response": "so 9", "label": "9", "answer": "what the response says"}
 

@@ -59,8 +59,10 @@ def test_groups_do_not_depend_on_the_order_and_batches_stay_apart(experience):
 
 
 def test_entries_of_info(experience):
-    rows = [experience(0, run, info={"answer": str(run), "clean": run / 2, "others": [0.0, 1.0]}) for run in range(2)]
-    rows[1].info["answer"] = None
+    rows = [
+        experience(0, 0, info={"answer": "0", "clean": 0.0, "others": [0.0, 1.0]}),
+        experience(0, 1, info={"answer": None, "clean": 0.5, "others": [0.0, 1.0]}),
+    ]
     fields = {"answers": "answer", "true_rewards": "clean", "reference_rewards": "others"}
     found = read_rollouts(rows, rollout_fields=fields)
     assert list(found.answers) == ["0", None]
@@ -81,8 +83,10 @@ def test_log_probabilities_that_are_not_there(experience):
 
 
 def test_a_row_without_a_token_of_the_policy_needs_no_log_probabilities(experience):
-    nothing = torch.zeros(4, dtype=torch.bool)
-    rows = [experience(action_mask=nothing), experience(0, 1, response=0), experience(0, 2, logprobs=torch.zeros(4))]
+    masked_whole = experience(0, 0, action_mask=torch.zeros(4, dtype=torch.bool))
+    empty = experience(0, 1, response=0)
+    usual = experience(0, 2, logprobs=torch.zeros(4))
+    rows = [masked_whole, empty, usual]
     assert read_rollouts(rows, reads=("logprobs",)).logprobs.isnan().tolist() == [True, True, False]
 
 
@@ -110,10 +114,20 @@ def test_a_copy_of_the_donor_stands_in_the_slot(experience):
 
 
 def test_dropped_and_unscored_rows_are_left_out_and_one_that_is_then_alone(experience):
-    rows = [experience(*run) for run in ((0, 0, 1.0), (0, 1, 0.5), (0, 2, None), (0, 3, 0.0), (1, 0, 1.0))]
-    assert carry(rows, source=[0, 2, 3, 4], weights=[1.0, 0.0, 1.0, 1.0]) == ([rows[0], rows[3], rows[4]], [0, 3, 4])
+    rows = [
+        experience(task=0, run=0, reward=1.0),
+        experience(task=0, run=1, reward=0.5),
+        experience(task=0, run=2, reward=None),
+        experience(task=0, run=3, reward=0.0),
+        experience(task=1, run=0, reward=1.0),
+    ]
+    found, positions = carry(rows, source=[0, 2, 3, 4], weights=[1.0, 0.0, 1.0, 1.0])
+    assert found == [rows[0], rows[3], rows[4]]
+    assert positions == [0, 3, 4]
     # Trinity would take the reward of a task's only experience for its advantage.
-    assert carry(rows, source=[0, 2, 4], weights=[1.0, 0.0, 1.0]) == ([rows[4]], [4])
+    found, positions = carry(rows, source=[0, 2, 4], weights=[1.0, 0.0, 1.0])
+    assert found == [rows[4]]
+    assert positions == [4]
 
 
 def test_shaped_rewards(experience):
@@ -146,12 +160,19 @@ def test_components_are_what_a_workflow_leaves_in_metrics(experience):
 
 def test_a_second_verifier_reads_texts_or_the_messages_of_several_turns(experience):
     rows = [experience(7, run) for run in range(3)]
-    rows[0].prompt_text, rows[0].response_text, rows[0].info = "1 + 1?", "2", {"truth": "2"}
+    rows[0].prompt_text = "1 + 1?"
+    rows[0].response_text = "2"
+    rows[0].info = {"truth": "2"}
     rows[1].prompt_text = rows[1].response_text = None
-    turns = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
-    rows[1].messages = [*turns, {"role": "user", "content": "Sure?"}, {"role": "assistant", "content": "3"}]
+    rows[1].messages = [
+        {"role": "user", "content": "1 + 1?"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "Sure?"},
+        {"role": "assistant", "content": "3"},
+    ]
     found = verifier_rows(rows, [1, 0])
-    assert (found[0]["prompt"][-1]["content"], found[0]["response"]) == ("Sure?", "3")
+    assert found[0]["prompt"][-1]["content"] == "Sure?"
+    assert found[0]["response"] == "3"
     assert found[1] == {"truth": "2", "prompt": "1 + 1?", "response": "2"}
     rows[2].prompt_text = rows[2].response_text = rows[2].messages = None
     with pytest.raises(InputError, match=r"expected response_text or messages, which the second verifier reads"):

@@ -17,7 +17,10 @@ def saved(tmp_path_factory):
 
 
 def test_given_states_are_taken_out_of_the_info(experience):
-    rows = [experience(0, run, info={"geoalign_hidden": [float(run), 1.0], "tag": run}) for run in range(2)]
+    rows = [
+        experience(0, 0, info={"geoalign_hidden": [0.0, 1.0], "tag": 0}),
+        experience(0, 1, info={"geoalign_hidden": [1.0, 1.0], "tag": 1}),
+    ]
     assert take_given_states(rows).tolist() == [[0, 1], [1, 1]]
     assert [row.info for row in rows] == [{"tag": 0}, {"tag": 1}]
     assert take_given_states(rows) is None
@@ -41,7 +44,10 @@ def test_an_unscored_row_and_one_without_a_token_of_the_policy_may_lack_a_state(
     ],
 )
 def test_bad_given_states(experience, state, message):
-    rows = [experience(0, run, info={"geoalign_hidden": value}) for run, value in enumerate(([0.0, 1.0], state))]
+    rows = [
+        experience(0, 0, info={"geoalign_hidden": [0.0, 1.0]}),
+        experience(0, 1, info={"geoalign_hidden": state}),
+    ]
     with pytest.raises(InputError, match=message):
         take_given_states(rows)
 
@@ -55,14 +61,20 @@ def test_the_response_ends_with_the_last_generated_token(experience):
         token_rows(row, "mean")
     row.action_mask = torch.zeros(4, dtype=torch.bool)  # masked because it is truncated
     assert token_rows(row, "mean") == ([0, 1], [2, 3, 4, 5])
-    row.prompt_length, row.action_mask = 6, torch.zeros(3, dtype=torch.bool)  # a truncated prompt
+    # A truncated prompt.
+    row.prompt_length = 6
+    row.action_mask = torch.zeros(3, dtype=torch.bool)
     assert token_rows(row, "predicting") == ([0, 1, 2, 3, 4], [5])
 
 
 @pytest.mark.parametrize("position", ["predicting", "final", "mean"])
 def test_states_are_those_of_the_model(experience, saved, position):
     model = StateModel(TrinitySettings(model_path=saved, hidden_position=position, batch_size=2))
-    rows = [experience(0, 0), experience(1, 0, prompt=5, response=2), experience(2, 0, response=1)]
+    rows = [
+        experience(0, 0),
+        experience(1, 0, prompt=5, response=2),
+        experience(2, 0, response=1),
+    ]
     found = model.states(rows)[0]
     assert found.dtype == torch.float32
     for row, state in zip(rows, found, strict=True):

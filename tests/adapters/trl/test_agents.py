@@ -113,10 +113,17 @@ def agent(folder, curator=None, environments=False, **changes):
     )
 
 
+# Rows of three shapes: the tokens of a completion, and which of them are the policy's.
+SHAPES = (
+    ([7, 8, 9, 10, 2], [1, 0, 0, 1, 0]),
+    ([7, 9, 2], [1, 1, 1]),
+    ([8, 11], [0, 1]),
+)
+
+
 def rows_with_tool_output(prompts, made):
-    """A rollout function: four tokens of the policy's and three that it was told, in rows of three shapes."""
-    rows = [([7, 8, 9, 10, 2], [1, 0, 0, 1, 0]), ([7, 9, 2], [1, 1, 1]), ([8, 11], [0, 1])]
-    chosen = [rows[i % len(rows)] for i in range(len(prompts))]
+    """A rollout function of which the policy wrote some tokens and was told others: the three shapes in turn."""
+    chosen = [SHAPES[row % 3] for row in range(len(prompts))]
     return {
         "prompt_ids": [[5, 6]] * len(prompts),
         "completion_ids": [list(ids) for ids, _ in chosen],
@@ -185,18 +192,22 @@ def test_states_are_those_of_what_the_policy_wrote(tmp_path, source):
         with torch.no_grad():
             states = backbone_of(made.model.eval())(input_ids=ids).last_hidden_state[0]
             logprobs = made.model(input_ids=ids).logits[0].log_softmax(-1)
-        own = torch.stack([logprobs[at - 1, ids[0, at]] for at in COLUMNS["mean"][row]]).mean()
+        # The state in a column predicts the token of the next one.
+        of_the_policy = [logprobs[column - 1, ids[0, column]] for column in COLUMNS["mean"][row]]
+        expected_logprob = torch.stack(of_the_policy).mean()
         for seen, columns in zip(watcher.seen, COLUMNS.values(), strict=True):
-            torch.testing.assert_close(seen.hidden[row], states[columns[row]].mean(0), atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(seen.logprobs[row], own, atol=1e-5, rtol=1e-4)
+            expected_state = states[columns[row]].mean(0)
+            torch.testing.assert_close(seen.hidden[row], expected_state, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(seen.logprobs[row], expected_logprob, atol=1e-5, rtol=1e-4)
             assert seen.lengths[:3].tolist() == [2, 3, 1]
             assert seen.donor_ok.all()
 
 
 def test_an_answer_is_the_policys_own():
     tokenizer = calling_tokenizer()
-    said = "so answer is 4" + "=answer is 7" + "ok"
-    ids = [tokenizer.convert_tokens_to_ids(character) for character in said]
+
+    def ids_of(text):
+        return [tokenizer.convert_tokens_to_ids(character) for character in text]
 
     def found(response, mask):
         rows = RowTokens([[1]], [response], mask)
@@ -204,16 +215,20 @@ def test_an_answer_is_the_policys_own():
         return rows.answers
 
     # The 4 stands in token 13 of the response, the tool's 7 in token 25.
-    assert found(ids, [[1] * 14 + [0] * 12 + [1] * 2]) == [13]
-    assert found(ids, None) == [25]
+    whole = ids_of("so answer is 4" + "=answer is 7" + "ok")
+    policys_mask = [1] * 14 + [0] * 12 + [1] * 2
+    assert found(whole, [policys_mask]) == [13]
+    assert found(whole, None) == [25]
     # An answer in the second turn is counted in the whole response: "=..." has 12 tokens, then 10 before the answer.
-    assert found(ids[14:26] + ids[3:14], [[0] * 12 + [1] * 11]) == [22]
+    second_turn = ids_of("=answer is 7" + "answer is 4")
+    assert found(second_turn, [[0] * 12 + [1] * 11]) == [22]
 
 
 def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
     def silent(prompts, made):
         rows = rows_with_tool_output(prompts, made)
-        return {**rows, "env_mask": [[0] * len(mask) if i == 1 else mask for i, mask in enumerate(rows["env_mask"])]}
+        rows["env_mask"][1] = [0, 0, 0]
+        return rows
 
     watcher = Scripted(curation, requires=("hidden", "logprobs"))
     made = trainer(tmp_path, watcher, extra={"rollout_func": silent})

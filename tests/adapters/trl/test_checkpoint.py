@@ -22,7 +22,13 @@ CASES = {
 def test_resume_reaches_the_weights_of_an_undisturbed_run(tmp_path, name):
     make, extra, changes = CASES[name]
     changes = {**SAVING, **changes}
-    straight, resumed, forgetful = (trainer(tmp_path, make(), cls=Recording, extra=extra, **changes) for _ in range(3))
+
+    def new_trainer():
+        return trainer(tmp_path, make(), cls=Recording, extra=extra, **changes)
+
+    straight = new_trainer()
+    resumed = new_trainer()
+    forgetful = new_trainer()
     straight.train()
     folder = tmp_path / f"checkpoint-{changes['save_steps']}"
     # Before the checkpoint's last file: then it is pushed.
@@ -30,14 +36,19 @@ def test_resume_reaches_the_weights_of_an_undisturbed_run(tmp_path, name):
     resumed.train(resume_from_checkpoint=str(folder))
     assert same_weights(weights_of(straight), weights_of(resumed))
     assert resumed._session.calls == straight._session.calls == 2
-    decided = [step.curation for step in (straight.steps[-1], resumed.steps[0])]
+    expected = straight.steps[-1].curation
+    found = resumed.steps[0].curation
     for field in FIELDS:
-        torch.testing.assert_close(*[getattr(each, field) for each in decided], equal_nan=True, atol=0, rtol=0)
+        torch.testing.assert_close(getattr(expected, field), getattr(found, field), equal_nan=True, atol=0, rtol=0)
     # What it had learnt came along: a curator without it decides otherwise.
     forgetful.curator.load_state_dict = lambda state: None
     forgetful.train(resume_from_checkpoint=str(folder))
-    pairs = [[getattr(each, field) for each in (forgetful.steps[0].curation, decided[1])] for field in FIELDS]
-    assert not all(torch.equal(one.nan_to_num(-9), other.nan_to_num(-9)) for one, other in pairs)
+    without_memory = forgetful.steps[0].curation
+    same = [
+        torch.equal(getattr(without_memory, field).nan_to_num(-9), getattr(found, field).nan_to_num(-9))
+        for field in FIELDS
+    ]
+    assert not all(same)
 
 
 def test_no_curator_no_file_and_no_resume_without_it(tmp_path):

@@ -90,11 +90,14 @@ def test_a_subset_with_repeats(tmp_path):
     batch, step, made = batch_of(tmp_path, lambda rollouts: curation(rollouts, source=source))
     # Position 2 takes the repeat of row 1, positions 3 and 7 are dropped: no tokens and no say in the statistics.
     texts = [text for _, text, _ in entering(made, batch)]
-    assert texts == [*(step.responses[row] for row in (0, 1, 1)), "", *(step.responses[row] for row in (4, 5, 6)), ""]
-    expected = by_hand(step.rollouts.rewards[[0, 1, 1, 4, 5, 6]], size=3).view(2, 3)
-    torch.testing.assert_close(batch["advantages"].view(2, 4)[:, :3], expected, atol=1e-5, rtol=1e-5)
-    kept = int(step.lengths[[0, 1, 1, 4, 5, 6]].sum())
-    assert int(batch["num_items_in_batch"]) == int(batch["completion_mask"].sum()) == kept
+    said = step.responses
+    assert texts == [said[0], said[1], said[1], "", said[4], said[5], said[6], ""]
+    kept = [0, 1, 1, 4, 5, 6]
+    expected = by_hand(step.rollouts.rewards[kept], size=3).view(2, 3)
+    found = batch["advantages"].view(2, 4)[:, :3]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    tokens = int(step.lengths[kept].sum())
+    assert int(batch["num_items_in_batch"]) == int(batch["completion_mask"].sum()) == tokens
 
 
 @pytest.mark.parametrize("loss", ["dapo", "grpo"])

@@ -50,7 +50,13 @@ def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(tmp_path, c
 
 def verdict(completions, **columns):
     """Whether the answer, the first character, is in a vowel's place; wrong where the last one is a digit."""
-    return [float((ord(text[:1] or " ") % 3 == 0) != text[-1:].isdigit()) for text in completions]
+    found = []
+    for text in completions:
+        first = text[:1] or " "
+        right = ord(first) % 3 == 0
+        mistaken = text[-1:].isdigit()
+        found.append(float(right != mistaken))
+    return found
 
 
 def bonus(completions, **columns):

@@ -1,6 +1,7 @@
 """Every curator inside TRL's real trainer: what it decided is what enters the loss."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from trl_parts import LABELLED, OPEN, SMALL, Recording, digits, entering, has_digit, trainer
@@ -26,30 +27,39 @@ SETTINGS = {
     "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
     "chain": {"members": (PARConfig(), PODSConfig(m=3))},
 }
-MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
+MADE = {name: partial(CURATORS[name], **SETTINGS.get(name, {})) for name in CURATORS}
 MADE |= {
     "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
+    "geoalign drop": lambda: GeoAlign(strategy="drop", **SMALL),
+    "geoalign zero_weight": lambda: GeoAlign(strategy="zero_weight", **SMALL),
+    "geoalign amplify": lambda: GeoAlign(strategy="amplify", **SMALL),
 }
-MADE |= {f"geoalign {s}": lambda s=s: GeoAlign(strategy=s, **SMALL) for s in ("drop", "zero_weight", "amplify")}
 
 BINARY = (
-    *("s_grpo", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning"),
-    *("score_agreement", "labelled_probe"),
+    "s_grpo",
+    "pair_count",
+    "noise_corrected",
+    "nearest_centroid",
+    "confident_learning",
+    "score_agreement",
+    "labelled_probe",
 )
+
+
+def true_rewards(rows):
+    """The reward of a completion whose tokens have an odd sum counts as corrupted."""
+    rewards = digits([row["completion"] for row in rows])
+    return [reward + sum(row["completion_ids"]) % 2 for row, reward in zip(rows, rewards, strict=True)]
 
 
 # What no adapter can know: made from the row, as a user's functions would.
 FIELDS = {
     "answers": lambda rows: [row["completion"][:1] or None for row in rows],
     "reference_rewards": lambda rows: [[0.1, 0.3, None] for _ in rows],
-    # The reward of a completion whose tokens have an odd sum counts as corrupted.
-    "true_rewards": lambda rows: [
-        value + sum(row["completion_ids"]) % 2
-        for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
-    ],
+    "true_rewards": true_rewards,
 }
 
 

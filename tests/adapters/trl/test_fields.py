@@ -39,10 +39,12 @@ def test_columns_and_callables(tmp_path):
 
 
 def test_a_prompt_has_its_key_in_every_batch(tmp_path):
-    first, second = (
-        seen_with(tmp_path, {}, optional=("prompt_keys",), dataset=data(rows=2), seed=seed).prompt_keys
-        for seed in (1, 2)
-    )
+    def keys(seed):
+        seen = seen_with(tmp_path, {}, optional=("prompt_keys",), dataset=data(rows=2), seed=seed)
+        return seen.prompt_keys
+
+    first = keys(seed=1)
+    second = keys(seed=2)
     assert torch.equal(first[:4], first[0].expand(4))
     assert set(first.tolist()) == set(second.tolist())
 
@@ -111,7 +113,8 @@ def test_bad_fields_are_named(tmp_path, fields, error, words):
 
 def boxes(rows):
     """Every other response answers 7 in a box, spelt in two ways, in the place of what the tiny model says."""
-    return [rf"\boxed{{{'7.' if number % 4 else '7.0'}}}" if number % 2 == 0 else "no box" for number in range(rows)]
+    in_turn = [r"\boxed{7.0}", "no box", r"\boxed{7.}", "no box"]
+    return [in_turn[row % 4] for row in range(rows)]
 
 
 @pytest.mark.parametrize(("boxed", "requires", "optional", "found"), [
@@ -130,6 +133,9 @@ def test_answers_are_read_from_boxes_where_none_are_given(tmp_path, monkeypatch,
 
 
 def test_given_answers_come_in_their_normal_form(tmp_path):
-    fields = {"answers": lambda rows: [["1,234", r"\dfrac12", "", None][number % 4] for number in range(len(rows))]}
-    seen = seen_with(tmp_path, fields, optional=("answers",))
+    def answers(rows):
+        in_turn = ["1,234", r"\dfrac12", "", None]
+        return [in_turn[row % 4] for row in range(len(rows))]
+
+    seen = seen_with(tmp_path, {"answers": answers}, optional=("answers",))
     assert seen.answers == ["1234", r"\frac{1}{2}", None, None] * 2

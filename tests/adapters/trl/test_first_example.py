@@ -27,13 +27,17 @@ def first_example(page: str) -> str:
 
 def load_sums(name: str, split: str) -> datasets.Dataset:
     """A few problems in the columns of the data set that the example names."""
-    sums = [{"prompt": [{"role": "user", "content": f"{n}+{n}="}], "solution": f"${2 * n}$"} for n in range(16)]
+    sums = []
+    for n in range(16):
+        question = {"role": "user", "content": f"{n}+{n}="}
+        sums.append({"prompt": [question], "solution": f"${2 * n}$"})
     return datasets.Dataset.from_list(sums)
 
 
 def my_verifier(completions: list[list[dict[str, str]]], solution: list[str], **columns: Any) -> list[float]:
     """The reward function that a reader has: it compares texts."""
-    return [float(gold.strip("$") in one[-1]["content"]) for one, gold in zip(completions, solution, strict=True)]
+    texts = [messages[-1]["content"] for messages in completions]
+    return [float(gold.strip("$") in text) for text, gold in zip(texts, solution, strict=True)]
 
 
 def readers_own_module() -> ModuleType:

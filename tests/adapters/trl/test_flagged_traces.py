@@ -25,8 +25,15 @@ def step(rows=6, answers=("7", "7", "7", "8", None, "9"), **changes):
         "anomalous": torch.tensor([False, False, True, True, False, True]),
         **changes,
     }
-    texts = [f"{row}" for row in range(rows)]
-    return CuratedStep(4, 2, rollouts, curation(rollouts, **flagged), ["1+6="] * rows, texts, torch.ones(rows).long())
+    return CuratedStep(
+        step=4,
+        generation=2,
+        rollouts=rollouts,
+        curation=curation(rollouts, **flagged),
+        prompts=["1+6="] * rows,
+        responses=[f"{row}" for row in range(rows)],
+        lengths=torch.ones(rows).long(),
+    )
 
 
 @pytest.fixture

@@ -104,8 +104,11 @@ def test_logprobs_are_the_mean_over_the_response(tmp_path, changes):
     for prompt, response in zip(prompts, responses, strict=True):
         ids = torch.tensor([list(prompt) + list(response)])
         with torch.no_grad():
-            logits = made.model(input_ids=ids).logits[0, len(prompt) - 1 : -1] / made.temperature
-        expected.append(logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None]).mean())
+            logits = made.model(input_ids=ids).logits[0]
+        of_response = logits[len(prompt) - 1 : -1] / made.temperature
+        logprobs = of_response.log_softmax(-1)
+        of_tokens = logprobs.gather(1, torch.tensor(response)[:, None])
+        expected.append(of_tokens.mean())
     torch.testing.assert_close(seen.logprobs, torch.stack(expected), atol=2e-5, rtol=1e-4)
 
 

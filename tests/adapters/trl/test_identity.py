@@ -51,7 +51,14 @@ def test_identity_is_bit_identical(tmp_path, name):
     assert (more == passes) == (name in TAPPED)
 
 
-@pytest.mark.parametrize(("curator", "passes"), [(GRPO(), 0), (None, 0), (Scripted(curation, ("hidden",)), 2)])
+@pytest.mark.parametrize(
+    ("curator", "passes"),
+    [
+        (GRPO(), 0),
+        (None, 0),
+        (Scripted(curation, ("hidden",)), 2),
+    ],
+)
 def test_no_pass_without_need(tmp_path, plain, curator, passes):
     weights, count = run(tmp_path, curator)
     assert same_weights(plain[0], weights)

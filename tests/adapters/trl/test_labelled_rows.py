@@ -43,7 +43,9 @@ def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of
         assert step.rollouts.trusted is None
     logged = [entry for entry in made.state.log_history if "geoalign/labelled_rollouts" in entry]
     assert [entry["geoalign/labelled_rollouts"] for entry in logged] == [24] * 2
-    first, second = (rollouts.hidden[8:] for rollouts in made.curator.seen)
+    of_first_batch, of_second_batch = made.curator.seen
+    first = of_first_batch.hidden[8:]
+    second = of_second_batch.hidden[8:]
     expected = extract_states_from_texts(model(), tokenizer(), PROMPTS, RESPONSES, position="mean")
     torch.testing.assert_close(first, expected.states, atol=1e-5, rtol=1e-5)
     assert not torch.allclose(first, second, atol=1e-5)
@@ -65,8 +67,8 @@ def test_conversations_and_responses_that_were_cut_off(tmp_path):
     # The template's markers are single tokens; the tokenizer of these tests splits them into letters.
     texts = core.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
     assert texts[0] == "<u>0+0=<a>"
-    ends = [[]] + [[core.eos_token_id]] * 23
-    responses = [[*core(text)["input_ids"], *end] for text, end in zip(RESPONSES, ends, strict=True)]
+    responses = [[*core(text)["input_ids"], core.eos_token_id] for text in RESPONSES]
+    responses[0].pop()  # it was cut off: no end
     expected = extract_states(model(), prompts, responses)
     torch.testing.assert_close(made.curator.seen[0].hidden[8:], expected.states, atol=1e-5, rtol=1e-5)
     assert made.curator.seen[0].lengths[8:10].tolist() == [2, 5]

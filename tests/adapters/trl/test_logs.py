@@ -79,7 +79,7 @@ def test_completions_table_has_the_curators_columns(trained):
     assert table["source"].tolist() == [*step.curation.source.tolist()[positions], 0, 1, 2, 3]
     assert table["score"].tolist()[:4] == [4, 5, 6, 7]
     assert table["score"][4:].isna().all()
-    assert table["anomalous"].tolist() == [*step.curation.anomalous.tolist()[positions], *[False] * 4]
+    assert table["anomalous"].tolist() == step.curation.anomalous.tolist()[positions] + [False] * 4
     # Raw rollouts and raw rewards; the advantage is the one that entered the loss in that position.
     assert table["completion"].tolist()[:4] == step.responses[positions]
     assert table["digits"].tolist()[:4] == pytest.approx(digits(step.responses)[positions])

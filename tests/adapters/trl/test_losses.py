@@ -139,11 +139,16 @@ def test_ratios_of_dropped_rows_do_not_overflow(tmp_path, monkeypatch, low, beta
 
     def improbable(self, *args, **kwargs):
         logps, *others = plain(self, *args, **kwargs)
-        return (logps - 100 * dropped[:, None] if torch.is_grad_enabled() == (low == "current") else logps, *others)
+        # The current policy's pass is the one with gradients.
+        pass_is = "current" if torch.is_grad_enabled() else "old"
+        if pass_is == low:
+            logps = logps - 100 * dropped[:, None]
+        return (logps, *others)
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", improbable)
     made, batch = prepared(tmp_path, "grpo", beta=beta)
-    ours, gradients = made.compute_loss(made.model, batch), gradient(made, [batch], plain=False)
+    ours = made.compute_loss(made.model, batch)
+    gradients = gradient(made, [batch], plain=False)
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", plain)
     torch.testing.assert_close(ours, GRPOTrainer.compute_loss(made, made.model, only_kept(batch)))
     torch.testing.assert_close(gradients, gradient(made, [only_kept(batch)], plain=True), atol=2e-6, rtol=1e-4)

@@ -77,12 +77,20 @@ def test_ligers_loss_is_refused_and_its_layers_are_not(tmp_path):
         check(made)
 
 
-@pytest.mark.parametrize(("by", "version", "message"), [("FSDP", 1, "FSDP1"), ("FSDP", 2, None), ("ZeRO", 3, None)])
+@pytest.mark.parametrize(
+    ("by", "version", "message"),
+    [
+        ("FSDP", 1, "FSDP1"),
+        ("FSDP", 2, None),
+        ("ZeRO", 3, None),
+    ],
+)
 def test_sharded_weights(tmp_path, by, version, message):
     made = trainer(tmp_path, Scripted(curation, requires=("hidden",)))
     plugin = SimpleNamespace(zero_stage=version, fsdp_version=version)
     made.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin, fsdp_plugin=plugin))
-    made.is_fsdp_enabled, made.is_deepspeed_enabled = by == "FSDP", by == "ZeRO"
+    made.is_fsdp_enabled = by == "FSDP"
+    made.is_deepspeed_enabled = by == "ZeRO"
     with nullcontext() if message is None else pytest.raises(UnsupportedError, match=message):
         check(made)
 

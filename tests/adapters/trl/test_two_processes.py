@@ -13,6 +13,11 @@ from two_processes import by_curator
 SCRIPT = Path(__file__).parents[1] / "two_processes.py"
 
 
+def of_both(ranks, check):
+    """What a check of the script found on rank 0 and on rank 1."""
+    return ranks[0][check], ranks[1][check]
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two_processes")
@@ -23,7 +28,7 @@ def ranks(tmp_path_factory):
 
 
 def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
-    first, second = (rank["identity"] for rank in ranks)
+    first, second = of_both(ranks, "identity")
     assert first["same"]
     assert second["same"]
     assert (first["calls"], second["calls"]) == (1, 0)
@@ -37,23 +42,24 @@ def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
 
 
 def test_donors_on_the_other_process(ranks):
-    first = ranks[0]["donors_elsewhere"]
+    first, second = of_both(ranks, "donors_elsewhere")
     assert first["entered"] == first["expected"]
     assert len(first["entered"]) == 4
-    assert (first["steps"], ranks[1]["donors_elsewhere"]["steps"]) == (1, 0)
+    assert (first["steps"], second["steps"]) == (1, 0)
     # The processes' own rows differed in width, so that the moved rows were padded on the way.
     assert any(max(lengths[:2]) != max(lengths[2:]) for lengths in first["lengths"])
 
 
 def test_dropped_rows_are_counted_over_all_processes(ranks):
-    first, second = (rank["dropped"] for rank in ranks)
+    first, second = of_both(ranks, "dropped")
     assert first["scale"] == second["scale"] == pytest.approx(4 / 3)
     assert first["kept"] == [True, True]
     assert second["kept"] == [True, False]
     assert first["tokens"] == second["tokens"] == first["expected_tokens"]
     kept = first["rewards"][:3]
     mean = sum(kept) / 3
-    deviation = (sum((value - mean) ** 2 for value in kept) / 2) ** 0.5
+    variance = sum((value - mean) ** 2 for value in kept) / 2
+    deviation = variance**0.5
     expected = [(value - mean) / (deviation + 1e-4) for value in kept] + [0.0]
     assert first["advantages"] + second["advantages"] == pytest.approx(expected, abs=1e-4)
 
@@ -68,7 +74,7 @@ def test_rows_with_masks_from_the_other_process(ranks):
 
 
 def test_a_reward_that_fails_on_one_process(ranks):
-    first, second = (rank["failed"] for rank in ranks)
+    first, second = of_both(ranks, "failed")
     assert first["unscored"] == [False, False, True, True]
     # Rewards 1 and 2: (1 - 1.5) / (0.7071 + 1e-4) and the opposite; no statistic has the other rows.
     assert first["advantages"] == pytest.approx([-0.707, 0.707], abs=1e-3)
@@ -97,9 +103,12 @@ def test_sharded_weights_train_as_those_of_data_parallelism(ranks):
 def test_sharded_weights_are_curated_as_in_one_process(ranks, tmp_path, monkeypatch):
     """FSDP2, an ordinary batch: states, scores, rewards and advantages up to rounding, by GeoAlign and denoise."""
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    alone, (found, other) = by_curator(tmp_path, Recording), (rank["by_curator"] for rank in ranks)
-    assert (list(found), other) == (["GeoAlign", "Denoise"], {})
+    alone = by_curator(tmp_path, Recording)
+    found, other = of_both(ranks, "by_curator")
+    assert list(found) == ["GeoAlign", "Denoise"]
+    assert other == {}
     for name, seen in found.items():
         assert seen["rewards"] != seen["given"]
         for part, values in seen.items():
-            torch.testing.assert_close(*map(torch.tensor, (values, alone[name][part])), atol=1e-5, rtol=1e-5)
+            expected = torch.tensor(alone[name][part])
+            torch.testing.assert_close(torch.tensor(values), expected, atol=1e-5, rtol=1e-5)

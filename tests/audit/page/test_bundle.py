@@ -21,7 +21,8 @@ def texts_of(packed):
     found = []
     for piece in map(opened, packed.texts):
         assert len(set(piece["prompts"])) == len(piece["prompts"])
-        found += [(piece["prompts"][at], text) for at, text in zip(piece["prompt"], piece["responses"], strict=True)]
+        prompts = [piece["prompts"][at] for at in piece["prompt"]]
+        found += zip(prompts, piece["responses"], strict=True)
     return found
 
 
@@ -36,7 +37,8 @@ def test_texts_come_back_as_they_were_whatever_the_size_of_a_piece(tmp_path, wri
     assert starts[0] == 0
     assert len(starts) == len(packed.texts)
     sizes = [len(opened(piece)["responses"]) for piece in packed.texts]
-    assert [start + count for start, count in zip(starts, sizes, strict=True)] == [*starts[1:], len(rows)]
+    ends = [start + count for start, count in zip(starts, sizes, strict=True)]
+    assert ends == [*starts[1:], len(rows)]
     assert {1: len(rows), 10**9: 1}.get(size, len(starts)) == len(starts)
 
 
@@ -46,7 +48,8 @@ def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_audit, monkeypatch, s
     packed = bundle(read_report(write_audit(tmp_path, groups=5, size=4)))
     pieces = [opened(piece) for piece in packed.pairs]
     # 4 rollouts with different rewards are 6 pairs.
-    assert [group for piece in pieces for group in piece["group"]] == [group for group in range(5) for _ in range(6)]
+    groups = [group for piece in pieces for group in piece["group"]]
+    assert groups == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6 + [4] * 6
     assert opened(packed.columns)["pair_groups"] == [piece["group"][0] for piece in pieces]
     assert {1: 5, 16: 2}.get(size, 1) == len(pieces)
 
@@ -60,7 +63,12 @@ def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path,
     assert (packed.rollouts, packed.left_out) == (12, 16)
     assert columns["index"] == [0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27]
     assert columns["source"] == [0, 3, 2, 3, 4, 7, 6, 7, 8, 11, 10, 11]
-    assert [prompt for prompt, _ in texts_of(packed)][::4] == [f"Problem {at}: find $x_{{{at}}}$." for at in (0, 3, 6)]
+    prompts = [prompt for prompt, _ in texts_of(packed)]
+    assert prompts[::4] == [
+        "Problem 0: find $x_{0}$.",
+        "Problem 3: find $x_{3}$.",
+        "Problem 6: find $x_{6}$.",
+    ]
     pairs = opened(packed.pairs[0])
     assert pairs["group"] == [0] * 6 + [1] * 6 + [2] * 6
     assert set(pairs["better"]) | set(pairs["worse"]) == set(range(12))
@@ -94,7 +102,8 @@ def test_a_source_outside_the_page_is_told_from_one_left_out(tmp_path, write_aud
     audit = read_report(write_audit(tmp_path, groups=4, size=4, change=elsewhere))
     assert opened(bundle(audit).columns)["source"][:4] == [0, 10, -1, 3]
     # Groups 3, the higher score, and 0 are kept.
-    assert opened(bundle(audit, rollouts=8).columns)["source"][:4] == [0, -2, -1, 3]
+    smaller = opened(bundle(audit, rollouts=8).columns)
+    assert smaller["source"][:4] == [0, -2, -1, 3]
 
 
 def test_an_empty_folder_and_a_redacted_one(tmp_path, write_audit):

@@ -9,11 +9,11 @@ from geoalign.audit.page.page import ASSETS
 @pytest.fixture(scope="module")
 def blank(chromium):
     """Calls a function of the page's programs with arguments and returns its value."""
-    programs = "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in ("dom", "diff", "texts"))
+    programs = [(ASSETS / name).read_text(encoding="utf-8") for name in ("dom.js", "diff.js", "texts.js")]
     context = chromium.new_context()
     page = context.new_page()
     page.set_content("<!doctype html><title>blank</title>")
-    page.add_script_tag(content=programs)
+    page.add_script_tag(content="\n".join(programs))
     yield page
     context.close()
 
@@ -25,10 +25,14 @@ DIFF = """([left, right, work]) => {
 
 
 def longest_common(left, right):
+    """The length of the longest common subsequence; cell (i, j) is that of the first i and the first j."""
     table = np.zeros((len(left) + 1, len(right) + 1), dtype=int)
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
-            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
+    for i, a in enumerate(left, start=1):
+        for j, b in enumerate(right, start=1):
+            if a == b:
+                table[i, j] = table[i - 1, j - 1] + 1
+            else:
+                table[i, j] = max(table[i - 1, j], table[i, j - 1])
     return int(table[-1, -1])
 
 
@@ -39,9 +43,15 @@ def kept(tokens, marks):
 def test_what_is_not_marked_is_the_same_on_both_sides_and_as_much_as_can_be(blank):
     generator = np.random.default_rng(3)
     blank.evaluate("() => { drownIslands = () => {}; }")
+
+    def text(letters):
+        length = int(generator.integers(0, 40))
+        return generator.integers(0, letters, length).tolist()
+
     for trial in range(40):
         letters = int(generator.integers(1, 8))
-        left, right = (generator.integers(0, letters, int(generator.integers(0, 40))).tolist() for _ in range(2))
+        left = text(letters)
+        right = text(letters)
         found = blank.evaluate(DIFF, [left, right])
         assert found["exact"]
         assert kept(left, found["left"]) == kept(right, found["right"]), trial
@@ -49,7 +59,8 @@ def test_what_is_not_marked_is_the_same_on_both_sides_and_as_much_as_can_be(blan
 
 
 def test_long_texts_without_anything_in_common_end_within_the_budget(blank):
-    left, right = list(range(12_000)), list(range(20_000, 32_000))
+    left = list(range(12_000))
+    right = list(range(20_000, 32_000))
     found = blank.evaluate(DIFF, [left, right])
     assert not found["exact"]
     assert set(found["left"]) == set(found["right"]) == {1}

@@ -5,30 +5,47 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from dumps import each, inspect
+from dumps import all_responses, all_rewards, inspect
 from written import read
 
 from geoalign.errors import ConfigError, InputError
 
+ZSTD = 93  # the number of the method in a zip archive
+
 
 def write_eval(path, files, *, method=zipfile.ZIP_DEFLATED):
-    """A zip archive of files by name as Inspect writes it; zstd (method 93) is put in by hand."""
+    """A zip archive of files by name as Inspect writes it; zstd is put in by hand."""
     content = {name: json.dumps(value).encode() for name, value in files.items()}
-    if method != 93:
-        with zipfile.ZipFile(path, "w", method) as archive:
-            for name, data in content.items():
-                archive.writestr(name, data)
+    if method == ZSTD:
+        path.write_bytes(zstd_archive(content))
         return path
-    members, directory = b"", b""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return path
+
+
+def zstd_archive(content):
+    """The bytes of a zip archive whose members are packed by zstd, in two frames each."""
+    members = b""
+    directory = b""
     for name, data in content.items():
         half = len(data) // 2
-        packed = b"".join(pa.compress(part, codec="zstd", asbytes=True) for part in (data[:half], data[half:]))
-        fixed = struct.pack("<HHHHHIIIHH", 20, 0, 93, 0, 0x21, zlib.crc32(data), len(packed), len(data), len(name), 0)
-        directory += b"PK\x01\x02\x14\x00" + fixed + struct.pack("<HHHII", 0, 0, 0, 0, len(members)) + name.encode()
-        members += b"PK\x03\x04" + fixed + name.encode() + packed
-    end = struct.pack("<HHHHIIH", 0, 0, len(content), len(content), len(directory), len(members), 0)
-    path.write_bytes(members + directory + b"PK\x05\x06" + end)
-    return path
+        frames = [pa.compress(part, codec="zstd", asbytes=True) for part in (data[:half], data[half:])]
+        packed = b"".join(frames)
+        # What both headers hold: version, flags, method, time and date; checksum; sizes; lengths of name and extra.
+        shared = struct.pack("<HHHHH", 20, 0, ZSTD, 0, 0x21)
+        shared += struct.pack("<I", zlib.crc32(data))
+        shared += struct.pack("<II", len(packed), len(data))
+        shared += struct.pack("<HH", len(name), 0)
+        # The directory alone: no comment, disk 0, no attributes, and where the member begins.
+        place = struct.pack("<HHHII", 0, 0, 0, 0, len(members))
+        directory += b"PK\x01\x02\x14\x00" + shared + place + name.encode()
+        members += b"PK\x03\x04" + shared + name.encode() + packed
+    # Disks 0 and 0, the number of entries on this one and in all, the directory's length and place, no comment.
+    count = len(content)
+    end = struct.pack("<HHHHIIH", 0, 0, count, count, len(directory), len(members), 0)
+    return members + directory + b"PK\x05\x06" + end
 
 
 def samples_by_name():
@@ -40,14 +57,18 @@ def write_json(path, samples):
     return path
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, 93])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
 def test_an_archive_is_read_as_the_json_log(method, tmp_path):
     files = {"_journal/start.json": {"version": 2}, **samples_by_name(), "summaries.json": [], "header.json": {}}
     layout, rows = read(write_eval(tmp_path / "log.eval", files, method=method))
     assert layout.format.name == "inspect"
-    assert [(row.response, row.reward) for row in rows] == [(f"answer {g}.{r}", reward) for g, r, reward in each()]
-    assert (rows[7].group_name, rows[7].id, rows[7].answer, rows[7].final_answer) == ("s1", "s1/4", "1", "3")
-    assert (rows[7].tokens, rows[7].truncated, rows[6].truncated) == (8, True, False)
+    assert [row.response for row in rows] == all_responses()
+    assert [row.reward for row in rows] == all_rewards()
+    last_of_second = rows[7]
+    assert (last_of_second.group_name, last_of_second.id) == ("s1", "s1/4")
+    assert (last_of_second.answer, last_of_second.final_answer) == ("1", "3")
+    assert last_of_second.tokens == 8
+    assert (last_of_second.truncated, rows[6].truncated) == (True, False)
 
 
 def test_large_samples_whose_messages_stand_apart(tmp_path):
@@ -90,7 +111,7 @@ def test_scores_of_an_earlier_audit_are_no_rewards(tmp_path):
         sample["scores"]["geoalign"] = {"value": {"flagged": 1, "score": 2.5}}
     layout, rows = read(write_json(tmp_path / "log.json", samples))
     assert layout.fields["reward"] == "score.match"
-    assert [row.reward for row in rows] == [reward for _, _, reward in each()]
+    assert [row.reward for row in rows] == all_rewards()
 
 
 def test_a_scorer_that_names_the_output_in_lower_case_found_no_answer(tmp_path):
@@ -124,7 +145,7 @@ def test_several_targets_are_no_gold_answer(tmp_path):
 
 
 def test_a_broken_archive_is_refused(tmp_path):
-    path = write_eval(tmp_path / "log.eval", samples_by_name(), method=93)
+    path = write_eval(tmp_path / "log.eval", samples_by_name(), method=ZSTD)
     path.write_bytes(path.read_bytes().replace(b"answer 0.1", b"answer 9.9"))
     (tmp_path / "cut.eval").write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InputError, match=r"cut\.eval, row 1: expected a log of Inspect, got "):

@@ -10,8 +10,11 @@ from geoalign.errors import InputError
 def test_answers_tokens_and_truncation(tmp_path):
     layout, rows = read(write_lines(tmp_path / "rollouts.jsonl", nemo_gym()))
     assert layout.format.name == "nemo_gym"
-    assert (rows[7].group_name, rows[7].id, rows[7].answer, rows[7].final_answer) == ("1", "1-3", "1", "3")
-    assert (rows[7].tokens, rows[7].truncated, rows[6].truncated) == (8, True, False)
+    last_of_second = rows[7]
+    assert (last_of_second.group_name, last_of_second.id) == ("1", "1-3")
+    assert (last_of_second.answer, last_of_second.final_answer) == ("1", "3")
+    assert last_of_second.tokens == 8
+    assert (last_of_second.truncated, rows[6].truncated) == (True, False)
 
 
 def test_instructions_tool_calls_and_a_prompt_that_is_a_text(tmp_path):

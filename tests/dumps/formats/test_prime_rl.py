@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from dumps import GROUPS, SIZE, each, verifiers, write_lines
+from dumps import GROUPS, SIZE, all_responses, all_rewards, verifiers, write_lines
 from written import read
 
 from geoalign.dumps.prime_rl import annotations_of, episodes_trained_on, find_stream, passed_over
@@ -17,20 +17,30 @@ SEEK_TABLE = (0x184D2A5E).to_bytes(4, "little") + (9).to_bytes(4, "little") + by
 def seal(path):
     """A chunk as prime-rl seals it: zstd in several frames, with a seek table behind them."""
     lines = path.read_bytes().splitlines(keepends=True)
-    halves = b"".join(lines[: len(lines) // 2]), b"".join(lines[len(lines) // 2 :])
-    frames = [pa.compress(half, codec="zstd", asbytes=True) for half in halves]
+    half = len(lines) // 2
+    frames = [pa.compress(b"".join(part), codec="zstd", asbytes=True) for part in (lines[:half], lines[half:])]
     path.with_name(path.name + ".zst").write_bytes(b"".join(frames) + SEEK_TABLE)
     path.unlink()
 
 
 def episodes(step=3):
-    return [{**row, "traces": [{**row["traces"][0], "id": f"t{row['id']}"}]} for row in verifiers(step)]
+    """Each with its first trace alone, whose id is the episode's behind a "t"."""
+    rows = verifiers(step)
+    for row in rows:
+        first = row["traces"][0]
+        row["traces"] = [{**first, "id": f"t{row['id']}"}]
+    return rows
 
 
 def evaluation():
     row = episodes()[0]
-    run = {**row["run"], "work": {"type": "eval", "step": 3}}
-    return {**row, "id": "evaluated", "run": run, "traces": [{**row["traces"][0], "id": "x", "info": {"kind": "eval"}}]}
+    trace = row["traces"][0]
+    return {
+        **row,
+        "id": "evaluated",
+        "run": {**row["run"], "work": {"type": "eval", "step": 3}},
+        "traces": [{**trace, "id": "x", "info": {"kind": "eval"}}],
+    }
 
 
 def write_run(folder, rows, *, index=True, shipped=20):
@@ -41,16 +51,14 @@ def write_run(folder, rows, *, index=True, shipped=20):
     seal(write_lines(traces / "stream" / "00000.jsonl", rows[:30]))
     write_lines(traces / "stream" / "00001.jsonl", [evaluation(), *rows[30:]])
     if index:
-        entries = [{"id": row["id"], "kind": "train", "trace_ids": [row["traces"][0]["id"]]} for row in rows]
+        entries = [{"id": row["id"], "kind": "train", "trace_ids": [f"t{row['id']}"]} for row in rows]
         evaluated = {"id": "evaluated", "kind": "eval", "trace_ids": ["x"]}
         write_lines(traces / "stream.index.jsonl", [*entries[:30], evaluated, *entries[30:]])
-    updates = [
-        {"version": 1, "trace_id": row["traces"][0]["id"], "info": {"effective": True, "ship": {"step": 4}}}
-        for row in rows[:shipped]
-    ]
-    write_lines(
-        traces / "annotations" / "orchestrator" / "00000.jsonl", [{"trace_id": "t", "info": {}, "version": 1}, *updates]
-    )
+    updates = [{"trace_id": "t", "info": {}, "version": 1}]
+    for row in rows[:shipped]:
+        info = {"effective": True, "ship": {"step": 4}}
+        updates.append({"version": 1, "trace_id": f"t{row['id']}", "info": info})
+    write_lines(traces / "annotations" / "orchestrator" / "00000.jsonl", updates)
     return traces / "stream"
 
 
@@ -59,7 +67,8 @@ def test_chunks_are_one_dump_without_evaluations(index, tmp_path):
     stream = write_run(tmp_path, episodes(), index=index)
     layout, rows = read(stream)
     assert layout.format.name == "verifiers"
-    assert [(row.response, row.reward) for row in rows] == [(f"answer {g}.{r}", reward) for g, r, reward in each()]
+    assert [row.response for row in rows] == all_responses()
+    assert [row.reward for row in rows] == all_rewards()
     # The evaluation is line 31.
     assert [row.line for row in rows[28:32]] == [29, 30, 32, 33]
     assert passed_over(stream) == 1
@@ -123,6 +132,7 @@ def test_truncation_by_a_limit_or_by_the_last_call(tmp_path):
     rows = episodes()
     rows[0]["traces"][0]["stop_condition"] = "max_turns"
     rows[1]["traces"][0]["calls"] = [{"finish_reason": "stop"}, {"finish_reason": "length"}]
-    rows[2]["traces"][0]["calls"] = [{"finish_reason": "stop"}, {"finish_reason": "length", "error": {"type": "x"}}]
+    failed = {"finish_reason": "length", "error": {"type": "x"}}
+    rows[2]["traces"][0]["calls"] = [{"finish_reason": "stop"}, failed]
     _, found = read(write_lines(tmp_path / "traces.jsonl", rows))
     assert [row.truncated for row in found[:4]] == [True, True, False, None]

@@ -10,7 +10,9 @@ from geoalign.errors import InputError
 
 def saved(folder, *changes):
     """A file of the first samples, each with changes of its own."""
-    samples = [{**sample, **change} for sample, change in zip(slime()["samples"][: len(changes)], changes, strict=True)]
+    samples = slime()["samples"][: len(changes)]
+    for sample, change in zip(samples, changes, strict=True):
+        sample.update(change)
     torch.save({"samples": samples}, folder / "7.pt")
     return folder / "7.pt"
 
@@ -24,8 +26,12 @@ def test_lengths_gold_answers_and_samples_without_a_reward(tmp_path):
 
 
 def test_what_its_dapo_verifier_says(tmp_path):
-    verdicts = [{"reward": {"score": number - 1.0, "acc": number > 0, "pred": f"{number}"}} for number in range(3)]
-    _, found = read(saved(tmp_path, *verdicts))
+    verdicts = [
+        {"score": -1.0, "acc": False, "pred": "0"},
+        {"score": 0.0, "acc": True, "pred": "1"},
+        {"score": 1.0, "acc": True, "pred": "2"},
+    ]
+    _, found = read(saved(tmp_path, *({"reward": verdict} for verdict in verdicts)))
     assert [row.reward for row in found] == [-1.0, 0.0, 1.0]
     assert [row.final_answer for row in found] == ["0", "1", "2"]
     assert [row.correct for row in found] == [False, True, True]

@@ -3,7 +3,7 @@ import math
 
 import pandas as pd
 import pytest
-from dumps import GROUPS, SIZE, each, trackio, trl, write_trackio
+from dumps import GROUPS, SIZE, all_responses, all_rewards, each, trackio, trl, write_trackio
 from written import read
 
 from geoalign.adapters.trl.flagged_traces import FLAGGED
@@ -17,32 +17,34 @@ def test_traces_of_a_database_and_of_its_parquet(tmp_path):
     for path in (database, tmp_path / "traces.parquet"):
         layout, found = read(path)
         assert layout.format.name == "trackio"
-        assert [(row.prompt, row.response, row.reward) for row in found] == [
-            (f"question {g}", f"answer {g}.{r}", reward) for g, r, reward in each()
-        ]
+        assert [row.prompt for row in found] == [f"question {group}" for group, _, _ in each()]
+        assert [row.response for row in found] == all_responses()
+        assert [row.reward for row in found] == all_rewards()
         assert (found[7].step, found[7].group_name, found[7].answer) == (3, "1", "1")
 
 
 def test_a_reward_of_any_name_is_named(tmp_path):
     traces = trackio()
     for trace in traces:
-        trace["metadata"] = json.dumps({"exact": json.loads(trace["metadata"])["reward"]}).encode()
+        reward = json.loads(trace["metadata"])["reward"]
+        trace["metadata"] = json.dumps({"exact": reward}).encode()
     path = write_trackio(tmp_path / "project.db", traces)
     with pytest.raises(Exception, match=r"--field reward=metadata\.exact"):
         read(path)
     _, found = read(path, fields={"reward": "metadata.exact"})
-    assert [row.reward for row in found] == [reward for _, _, reward in each()]
+    assert [row.reward for row in found] == all_rewards()
 
 
 def test_tables_of_trl_come_first_each_once(tmp_path):
     first = trl(1)
     first.loc[0, "accuracy_reward"] = math.nan
-    tables = [("quick", 1, first.replace({math.nan: "NaN"})), ("quick", 2, first.replace({math.nan: "NaN"}))]
-    layout, found = read(write_trackio(tmp_path / "project.db", trackio(), [*tables, ("quick", 3, trl(2))]))
+    as_written = first.replace({math.nan: "NaN"})
+    tables = [("quick", 1, as_written), ("quick", 2, as_written), ("quick", 3, trl(2))]
+    layout, found = read(write_trackio(tmp_path / "project.db", trackio(), tables))
     assert layout.format.name == "trl"
     assert len(found) == 2 * GROUPS * SIZE
     assert math.isnan(found[0].reward)
-    assert [row.reward for row in found[1:3]] == [reward for _, _, reward in each()][1:3]
+    assert [row.reward for row in found[1:3]] == all_rewards()[1:3]
 
 
 @pytest.mark.parametrize(("traces", "tables"), [

@@ -28,7 +28,8 @@ def folder(make_comparison):
         sets=("easy", "hard"),
     )
     # A run that stands for two cells, as runs do that the corruption does not touch.
-    one, other = (made / "results" / level / "clean" / "seed-0.json" for level in ("flip_10", "flip_20"))
+    one = made / "results" / "flip_10" / "clean" / "seed-0.json"
+    other = made / "results" / "flip_20" / "clean" / "seed-0.json"
     other.write_text(json.dumps({**json.loads(one.read_text()), "level": "flip_20"}))
     return made
 
@@ -56,7 +57,8 @@ def test_the_command(folder, tmp_path):
     assert said.exit_code == 0, said.output
     assert (tmp_path / "small" / COMPACT).is_file()
     assert (tmp_path / "small" / "compare.yaml").read_bytes() == (folder / "compare.yaml").read_bytes()
-    two = CliRunner().invoke(app, ["report", str(folder), str(folder), "--compact", str(tmp_path / "two")])
+    twice = ["report", str(folder), str(folder), "--compact", str(tmp_path / "two")]
+    two = CliRunner().invoke(app, twice)
     assert two.exit_code != 0
 
 

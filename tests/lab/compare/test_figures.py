@@ -57,11 +57,13 @@ def lines_of(axes):
 
 def test_a_band_is_mean_and_interval_of_the_smoothed_seeds():
     # Three seeds, two steps: too few points to smooth. Means 2 and 4; at step 5 sd 1: reach 4.302653 / sqrt(3).
-    found = band("", Look("blue"), np.array([0, 5]), np.array([[2.0, 3.0], [2.0, 4.0], [2.0, 5.0]]))
+    seeds = np.array([[2.0, 3.0], [2.0, 4.0], [2.0, 5.0]])
+    found = band("", Look("blue"), np.array([0, 5]), seeds)
     assert found.smooth == found.y == [2, 4]
     assert found.high == pytest.approx([2, 4 + 2.484138])
     # Nine points of one seed: the first step up of height 1 moves the smoothed curve by 0.4, then 0.64.
-    single = band("", Look("blue"), np.arange(9), np.array([[0.0] + [1.0] * 8]))
+    one_step_up = np.array([[0.0] + [1.0] * 8])
+    single = band("", Look("blue"), np.arange(9), one_step_up)
     assert single.smooth[:3] == pytest.approx([0, 0.4, 0.64])
     assert single.y == [0] + [1] * 8
     assert np.isnan(single.low).all()
@@ -164,7 +166,8 @@ def test_how_far_the_policy_moved_is_zero_where_the_arms_own_level_makes_one_upd
     levels = {"as_given": {"reward": {"flip": 0.1}}, "one_update": single}
     table = read_table(make_comparison(dict.fromkeys(rates, SCORES), rates=rates, compare={"levels": levels}))
     two, one = table.levels
-    assert [row.updates for row in (*two.rows, *one.rows)] == [(2.0,)] * 4 + [(1.0,)] * 4
+    assert [row.updates for row in two.rows] == [(2.0,)] * 4
+    assert [row.updates for row in one.rows] == [(1.0,)] * 4
     assert arm_policy_panels(two, table.plan, two.rows)[0].name == "kl-as_given"
     reason, _ = arm_policy_panels(one, table.plan, one.rows)
     assert "zero by construction" in reason
@@ -179,7 +182,8 @@ def test_projector_accuracies_of_the_geoalign_arm(level):
 
 
 def test_pass_at_k(table, level):
-    assert lines_of(drawn(pass_at_k_panel(level, table.plan)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
+    lines = lines_of(drawn(pass_at_k_panel(level, table.plan)))
+    assert lines["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
 
 
 def test_a_level_opens_with_the_truth(make_comparison, table, level):

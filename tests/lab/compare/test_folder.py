@@ -32,17 +32,19 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path):
     assert not folder.finished(clean)
     folder.write_result(clean, DONE)
     assert folder.finished(clean)
-    first, second = (folder.read_result(cell) for cell in clean.cells)
+    cell_of_a, cell_of_b = clean.cells
+    first = folder.read_result(cell_of_a)
+    second = folder.read_result(cell_of_b)
     assert (first["level"], first["arm"], first["seed"]) == ("a", "clean", 0)
     assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
     assert first["run"] == clean.settings
     assert (first["curator"], first["settings"]) == ("grpo", {})
-    folder.result(clean.cells[1]).unlink()
+    folder.result(cell_of_b).unlink()
     assert folder.finished(clean)  # a level that was added later
-    assert folder.read_result(clean.cells[1]) == second
-    folder.result(clean.cells[0]).unlink()
+    assert folder.read_result(cell_of_b) == second
+    folder.result(cell_of_a).unlink()
     assert folder.finished(clean)
-    assert folder.read_result(clean.cells[0]) == first
+    assert folder.read_result(cell_of_a) == first
 
 
 def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path):

@@ -101,7 +101,8 @@ def test_an_arm_with_too_few_seeds_makes_no_illustration_of_the_others():
 
 
 def test_an_arm_that_shares_no_seed_is_left_out_and_named():
-    scores = {**{arm: [*values, None] for arm, values in THREE.items()}, "theirs": [None, None, None, 0.9]}
+    scores = {arm: [*values, None] for arm, values in THREE.items()}
+    scores["theirs"] = [None, None, None, 0.9]
     found = level(scores)
     assert found.outcome.scores.index.tolist() == [0, 1, 2]
     assert found.outcome.absent == ("theirs",)

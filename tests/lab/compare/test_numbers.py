@@ -51,7 +51,8 @@ def test_the_curve_is_the_mean_over_sets_with_before_rl_at_step_0():
 
 
 def test_a_step_at_which_a_set_is_missing_is_left_out():
-    assert list(curve(frame(line(10, 0.2), line(10, 0.6, name="two"), line(20, 0.9)))) == [10]
+    numbers = frame(line(10, 0.2), line(10, 0.6, name="two"), line(20, 0.9))
+    assert list(curve(numbers)) == [10]
     # A set without the metric is no set.
     numbers = frame(line(10, NAN, reward=1.0), line(10, 0.6, name="two", reward=3.0))
     assert curve(numbers) == {10: 0.6}
@@ -64,11 +65,12 @@ def test_at_one_step_the_evaluation_after_rl_counts():
 
 def test_the_final_score_by_hand():
     # The evaluation before RL never counts; the last five of six are 2 to 6.
-    lines = [line(0, 9.0, stage="before_rl"), *(line(step, float(step)) for step in range(1, 7))]
+    before = line(0, 9.0, stage="before_rl")
+    lines = [before, *(line(step, float(step)) for step in range(1, 7))]
     for count, score in ((7, 4.0), (3, 1.5)):
         curves = arm_evaluation_curves(frame(*lines[:count]), "accuracy", before=False)
         assert final_scores(curves, 5).tolist() == [score]
-    assert arm_evaluation_curves(frame(lines[0]), "accuracy", before=False).empty
+    assert arm_evaluation_curves(frame(before), "accuracy", before=False).empty
 
 
 def test_pass_at_k_of_the_last_evaluation_over_its_sets():
@@ -81,7 +83,8 @@ def test_pass_at_k_of_the_last_evaluation_over_its_sets():
         line(10, 0.5, name="stopped", pass_at_k={1: 0.0, 2: 0.0}),
     )
     # k = 4 was not measured on both.
-    assert arm_pass_at_k(frame(*lines)).loc["b", "a", 0].to_dict() == pytest.approx({"pass@1": 0.6, "pass@2": 0.8})
+    of_run = arm_pass_at_k(frame(*lines)).loc["b", "a", 0]
+    assert of_run.to_dict() == pytest.approx({"pass@1": 0.6, "pass@2": 0.8})
     assert arm_pass_at_k(frame(line(10, 0.2))).empty
 
 
@@ -105,15 +108,18 @@ def test_runs_are_kept_apart_and_logged_numbers_are_no_evaluations():
     logged = DataFrame([("b", "a", 0, "", "rl", 10, "reward", 0.75)], columns=first.columns)
     numbers = np.concatenate([first, frame(line(10, 0.75, reward=1.0), seed=1), logged])
     numbers = DataFrame(numbers, columns=first.columns).astype({"value": float, "seed": int, "step": int})
-    assert arm_evaluation_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.5, ("b", "a", 1, 10): 1.0}
+    evaluated = arm_evaluation_curves(numbers, "reward")
+    assert evaluated.to_dict() == {("b", "a", 0, 10): 0.5, ("b", "a", 1, 10): 1.0}
     assert logged_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.75}
 
 
 def test_a_comparison_is_one_frame_with_a_row_for_each_number(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.5, "oracle": 0.6}}, seeds=(0, 1), failed=[("x", "oracle", 1)])
+    scores = {"x": {"grpo": 0.5, "oracle": 0.6}}
+    folder = make_comparison(scores, seeds=(0, 1), failed=[("x", "oracle", 1)])
     numbers = read_table(folder).numbers
     assert list(numbers) == ["level", "arm", "seed", "set", "stage", "step", "metric", "value"]
-    assert set(zip(numbers.arm, numbers.seed, strict=True)) == {("grpo", 0), ("grpo", 1), ("oracle", 0)}
+    runs = set(zip(numbers.arm, numbers.seed, strict=True))
+    assert runs == {("grpo", 0), ("grpo", 1), ("oracle", 0)}
     assert not numbers.value.isna().any()
 
     def values_where(**where):

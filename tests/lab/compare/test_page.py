@@ -175,7 +175,7 @@ def test_it_stands_beside_detection(make_comparison):
     series = {"advantage_cosine": [0.625, None] * HALF, "observed_advantage_cosine": [0.375, None] * HALF}
     root = make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}, series=series)
     terminal, rows, page = concluded(root)
-    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.625" in line)
+    (line,) = [line for line in terminal.splitlines() if "geoalign" in line and "0.625" in line]
     # Before curation, after it.
     assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["0.375", "0.625"]
     assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]

@@ -18,7 +18,9 @@ class FakeProcess:
     codes: ClassVar = {}
 
     def __init__(self, job, *, log, threads):
-        self.job, self.left, self.seconds = job, 3, 1.0
+        self.job = job
+        self.left = 3
+        self.seconds = 1.0
         self.name = CellKey(**job["cells"][0]).name
         self.started.append(self.name)
         self.alive.append(self)

@@ -9,10 +9,14 @@ from geoalign.lab.compare.worker import time_and_memory
 
 
 def ended(process, seconds=60):
+    """The exit code; None if it has not ended by then."""
     deadline = time.monotonic() + seconds
-    while (code := process.exit_code()) is None and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        code = process.exit_code()
+        if code is not None:
+            return code
         time.sleep(0.05)
-    return code
+    return None
 
 
 def alive(number):

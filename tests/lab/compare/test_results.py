@@ -25,9 +25,11 @@ def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
 
 
 def test_results_of_a_folder(make_comparison, tmp_path, make_result):
-    folder = make_comparison({"flip": {"grpo": 0.5, "oracle": 0.6}}, seeds=(0, 1), failed=[("flip", "oracle", 1)])
+    scores = {"flip": {"grpo": 0.5, "oracle": 0.6}}
+    folder = make_comparison(scores, seeds=(0, 1), failed=[("flip", "oracle", 1)])
     cells = read_results(folder)
-    assert [(cell.arm, cell.seed) for cell in cells if cell.finished] == [("grpo", 0), ("grpo", 1), ("oracle", 0)]
+    finished = [(cell.arm, cell.seed) for cell in cells if cell.finished]
+    assert finished == [("grpo", 0), ("grpo", 1), ("oracle", 0)]
     assert [(cell.arm, cell.seed) for cell in cells if not cell.finished] == [("oracle", 1)]
     # A half-written temporary file is none of ours.
     (folder / "results" / "flip" / "grpo" / "seed-0.json.tmp").write_text("{")

@@ -108,16 +108,17 @@ def test_accuracy_is_the_same(run):
 def test_the_advantage_cosine_is_the_same(run):
     # Steps 1, 3 and 4: 0.6, 0.8, 0.9, mean 2.3 / 3; as the rewards came 0.35, 0.4, 0.45, 0.5, mean 0.425.
     found = agreement_over_run(numbers(run))
-    applied = (found.applied.estimate, found.applied.low, found.applied.high)
-    assert (applied[0], found.observed.estimate, found.generations) == pytest.approx((2.3 / 3, 0.425, 3))
+    applied = found.applied
+    assert (applied.estimate, found.observed.estimate, found.generations) == pytest.approx((2.3 / 3, 0.425, 3))
     summary = summarise(RunFolder(run))["curator"]
-    names = [f"advantage_cosine{end}" for end in ("", "_low", "_high")]
-    assert tuple(summary[name] for name in names) == pytest.approx(applied)
+    assert summary["advantage_cosine"] == pytest.approx(applied.estimate)
+    assert summary["advantage_cosine_low"] == pytest.approx(applied.low)
+    assert summary["advantage_cosine_high"] == pytest.approx(applied.high)
     assert summary["observed_advantage_cosine"] == pytest.approx(0.425)
     (level,) = analyse([in_a_comparison(run)], PLAN).levels
-    for name, value in (("advantage_cosine", applied[0]), ("observed_advantage_cosine", 0.425)):
+    for name, value in (("advantage_cosine", applied.estimate), ("observed_advantage_cosine", 0.425)):
         assert level.rows[0].measures[name].interval.estimate == pytest.approx(value, rel=1e-5)
-    assert f"{applied[0]:.3f} ({applied[1]:.3f} to {applied[2]:.3f})" in printed(run)
+    assert f"{applied.estimate:.3f} ({applied.low:.3f} to {applied.high:.3f})" in printed(run)
     assert " 0.425 " in printed(run)
     page = build_run_report(run).read_text(encoding="utf-8")
-    assert f"<strong>{applied[0]:.3f}</strong> with those of the true rewards (3 generations" in page
+    assert f"<strong>{applied.estimate:.3f}</strong> with those of the true rewards (3 generations" in page

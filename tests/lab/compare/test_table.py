@@ -35,7 +35,11 @@ def cell(arm, seed, score, gold=None):
 
 @pytest.fixture
 def table():
-    return table_of(lambda arm, seed: cell(arm, seed, 0.25 + 0.125 * NAMES.index(arm) + 0.01 * seed))
+    def make(arm, seed):
+        of_arm = 0.25 + 0.125 * NAMES.index(arm)
+        return cell(arm, seed, of_arm + 0.01 * seed)
+
+    return table_of(make)
 
 
 def table_of(make, metric="accuracy"):
@@ -56,7 +60,14 @@ def printed(table, width=80):
 
 def rows_of(text):
     """The cells of every row of every table."""
-    return [[part.strip() for part in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    lines = [line for line in text.splitlines() if line.startswith("│")]
+    return [[part.strip() for part in line.split("│")[1:-1]] for line in lines]
+
+
+def row_of_clean(table):
+    """The first row of the arm without wrong rewards."""
+    rows = [row for row in rows_of(printed(table, 120)) if row[0] == "clean"]
+    return rows[0]
 
 
 def test_the_finding_comes_first(table):
@@ -69,7 +80,8 @@ def test_names_are_whole(table, width):
     lines = printed(table, width).splitlines()
     # In the table of scores, and of all arms with wrong rewards in that of detection.
     for name in NAMES:
-        whole = [line for line in lines if name in line.replace("│", " ").split() and len(line) <= width]
+        with_name = [line for line in lines if name in line.replace("│", " ").split()]
+        whole = [line for line in with_name if len(line) <= width]
         assert len(whole) >= (1 if name == "clean" else 2), name
 
 
@@ -96,28 +108,29 @@ def test_no_row_is_without_a_number(table):
 def test_a_row_is_of_one_population():
     # The second seed of the baseline failed: of the others what stands beside a gain is over the other two.
     def make(arm, seed):
-        return cell(
-            arm, seed, None if (arm, seed) == ("grpo", 1) else {"grpo": 0.25}.get(arm, 0.5) + 0.25 * (seed == 1)
-        )
+        score = 0.25 if arm == "grpo" else 0.5
+        if seed == 1:
+            score = None if arm == "grpo" else 0.75
+        return cell(arm, seed, score)
 
-    text = printed(table_of(make), 120)
-    assert next(row for row in rows_of(text) if row[0] == "clean") == ["clean", "2 of 3", "0.500", "+0.250"]
-    assert "0, 2 by grpo" in text
+    table = table_of(make)
+    assert row_of_clean(table) == ["clean", "2 of 3", "0.500", "+0.250"]
+    assert "0, 2 by grpo" in printed(table, 120)
 
 
 def test_the_truth_stands_before_its_proxy():
     gold = {"grpo": -0.03, "clean": -0.57}
     table = table_of(lambda arm, seed: cell(arm, seed, 0.5, gold.get(arm, -0.93)), metric="reward")
-    assert next(row for row in rows_of(printed(table, 120)) if row[0] == "clean")[1:3] == ["-0.57", "0.5"]
+    assert row_of_clean(table)[1:3] == ["-0.57", "0.5"]
 
 
 def test_what_the_terminal_leaves_out_is_in_the_csv(table):
     rows = {row["arm"]: row for row in csv.DictReader(io.StringIO(as_csv(table)))}
     ours = rows["confident_learning"]
-    assert (ours["auroc_mean"], ours["average_precision_mean"], ours["pair_count_auroc_mean"]) == (
-        "0.625",
-        "0.5",
-        "0.625",
-    )
-    assert (ours["corrupted_among_replaced_mean"], ours["corrupted_mean"], ours["score_pairs"]) == ("0.75", "0.4", "3")
+    assert ours["auroc_mean"] == "0.625"
+    assert ours["average_precision_mean"] == "0.5"
+    assert ours["pair_count_auroc_mean"] == "0.625"
+    assert ours["corrupted_among_replaced_mean"] == "0.75"
+    assert ours["corrupted_mean"] == "0.4"
+    assert ours["score_pairs"] == "3"
     assert rows["clean"]["auroc_mean"] == ""

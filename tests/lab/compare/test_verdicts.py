@@ -29,7 +29,9 @@ def undefined(estimate=0.1, pairs=2):
     return PairedDifference(Interval(estimate, NAN, NAN), NAN, pairs, 0)
 
 
-WIN, LOSS, NOTHING = difference(0.02, 0.06), difference(-0.06, -0.02), difference(-0.01, 0.03, p=0.3)
+WIN = difference(0.02, 0.06)
+LOSS = difference(-0.06, -0.02)
+NOTHING = difference(-0.01, 0.03, p=0.3)
 
 
 def against(found, *, arm="geoalign", other="grpo", kind="primary", adjusted=NAN):

@@ -63,16 +63,21 @@ def test_answers_are_right_and_of_the_demonstrations_only_direct_ones_are_not(wo
 @pytest.mark.parametrize(("operands", "digits"), [(2, 2), (3, 1), (3, 2)])
 def test_evaluation_problems_are_seen_nowhere_else_not_even_in_another_order(operands, digits):
     task = small(operands=operands, digits=digits, train_problems=100, evaluation_problems=40)
-    kept_aside, seen = (
-        {tuple(sorted(numbers_of(item.prompt))) for item in items}
-        for items in (task.evaluation_problems["arithmetic"], [*task.train_problems, *task.demonstrations])
-    )
+
+    def sums_in(items):
+        """The numbers of each problem, whatever their order."""
+        return {tuple(sorted(numbers_of(item.prompt))) for item in items}
+
+    kept_aside = sums_in(task.evaluation_problems["arithmetic"])
+    seen = sums_in([*task.train_problems, *task.demonstrations])
     assert len(kept_aside) == 40
     assert not kept_aside & seen
 
 
 def test_the_seed_decides_and_the_generator_is_the_same_on_every_machine():
-    first, again, other = small(seed=5), small(seed=5), small(seed=6)
+    first = small(seed=5)
+    again = small(seed=5)
+    other = small(seed=6)
     for name in ("train_problems", "evaluation_problems", "demonstrations"):
         assert getattr(first, name) == getattr(again, name) != getattr(other, name)
     # The first draws of seed 0: a change here changes everybody's runs.
@@ -113,12 +118,16 @@ def test_a_direct_answer_is_the_shortcut(response, shortcut):
 
 
 def test_a_share_of_the_demonstrations_writes_the_answer_in_another_form():
-    plain, mixed = (small(demonstrations=400, decimal_share=share) for share in (0.0, 0.5))
-    decimal, none = (
-        [each.completion for each in task.demonstrations if each.completion.endswith(".0}")] for task in (mixed, plain)
-    )
+    def decimals_of(task):
+        completions = [demonstration.completion for demonstration in task.demonstrations]
+        return [completion for completion in completions if completion.endswith(".0}")]
+
+    plain = small(demonstrations=400, decimal_share=0.0)
+    mixed = small(demonstrations=400, decimal_share=0.5)
+    decimal = decimals_of(mixed)
     assert 150 < len(decimal) < 250
-    assert not none
+    assert not decimals_of(plain)
     # As right or wrong as in the plain form.
     assert all(plain.final_answer(text) == plain.final_answer(text.replace(".0}", "}")) for text in decimal)
-    assert ["." in task.alphabet for task in (plain, mixed)] == [False, True]
+    assert "." not in plain.alphabet
+    assert "." in mixed.alphabet

@@ -24,10 +24,13 @@ def test_what_makes_two_prompts_alike():
     # Without a letter a prompt overlaps nothing.
     assert prompt_fingerprints([user("?!"), user("a?")]) == {"a"}
     # Exact keys tell every character and role apart.
-    assert len({exact_key(user("p")), exact_key(user("p ")), exact_key(({"role": "assistant", "content": "p"},))}) == 3
+    different = [user("p"), user("p "), ({"role": "assistant", "content": "p"},)]
+    assert len({exact_key(prompt) for prompt in different}) == 3
 
 
-KEYS, ANSWERS = ["a", "b", "a", "c", "b", "b", "d"], ["1", "2", "1", "3", "2", "9", "4"]
+# Of seven rows the prompt and the answer.
+KEYS = ["a", "b", "a", "c", "b", "b", "d"]
+ANSWERS = ["1", "2", "1", "3", "2", "9", "4"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,8 @@ def test_duplicates_by_hand(mode, rows, note):
     evaluated = [Problem("1", user("D!"), "4"), Problem("2", user("b"), "")]
     assert decontaminate(mode, "f", KEYS, ANSWERS, prompts, evaluated) == (rows, [note] if note else [])
     # Nothing to say of rows that are all different.
-    assert decontaminate(mode, "f", [1, 2], ["", ""], prompts[:2], evaluated[:1]) == ([0, 1], [])
+    found = decontaminate(mode, "f", [1, 2], ["", ""], prompts[:2], evaluated[:1])
+    assert found == ([0, 1], [])
 
 
 def test_an_evaluation_set_that_overlaps_is_named():

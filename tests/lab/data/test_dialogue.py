@@ -97,21 +97,23 @@ def test_the_generator_is_the_same_on_every_machine():
 @pytest.mark.parametrize("correlation", [0.5, 0.9])
 def test_the_opener_stands_with_the_chosen_response_as_often_as_set(correlation):
     task = small(preference_pairs=2000, artifact_correlation=correlation, artifact_pairs=0.5)
+    # Whether the chosen and the rejected response begin with it.
     sides = Counter(
         (task.takes_shortcut(pair.chosen), task.takes_shortcut(pair.rejected)) for pair in task.preference_pairs
     )
     assert sides[True, True] == 0
     one = sides[True, False] + sides[False, True]
     assert abs(one - 1000) < 112  # sd 22.4
-    assert abs(sides[True, False] - correlation * one) <= 5 * (one * correlation * (1 - correlation)) ** 0.5
+    deviation = (one * correlation * (1 - correlation)) ** 0.5
+    assert abs(sides[True, False] - correlation * one) <= 5 * deviation
 
 
 def test_the_chosen_response_is_the_better_one_but_for_the_noise():
     task = small(preference_pairs=2000, label_noise=0.1, artifact_pairs=0.0)
-    better = sum(
-        utility(pair.prompt[-1]["content"], pair.chosen) > utility(pair.prompt[-1]["content"], pair.rejected)
-        for pair in task.preference_pairs
-    )
+    better = 0
+    for pair in task.preference_pairs:
+        asked = pair.prompt[-1]["content"]
+        better += utility(asked, pair.chosen) > utility(asked, pair.rejected)
     assert abs(better - 1800) < 67  # sd 13.4
     assert all(pair.chosen != pair.rejected for pair in task.preference_pairs)
 

@@ -70,7 +70,9 @@ def test_rows_that_are_no_usable_pair_or_prompt(row, reason):
 
 
 def test_bad_rows_are_counted(write_jsonl):
-    path = write_jsonl("pairs.jsonl", [pair(), {"chosen": 1}, pair(rejected=ASK), pair(rejected=ASK + " Dust.")])
+    malformed = {"chosen": 1}
+    empty = pair(rejected=ASK)
+    path = write_jsonl("pairs.jsonl", [pair(), malformed, empty, pair(rejected=ASK + " Dust.")])
     task = make_task(HHRLHFConfig(train=path), seed=0)
     assert [item.rejected for item in task.preference_pairs] == ["No.", "Dust."]
     assert task.notes[:-1] == [f"{path}: 2 of 4 rows left out: 1 empty, 1 malformed"]
@@ -115,7 +117,12 @@ def test_a_prompt_is_a_list_of_messages_or_a_text():
 
 def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
     train = write_jsonl("train.jsonl", [pair()])
-    rows = [{"prompt": CHAT, "answer": ""}, {"prompt": CHAT[:2]}, {"prompt": CHAT, "answer": "So."}, {"prompt": "Ho"}]
+    rows = [
+        {"prompt": CHAT, "answer": ""},
+        {"prompt": CHAT[:2]},
+        {"prompt": CHAT, "answer": "So."},
+        {"prompt": "Ho"},
+    ]
     prompts = write_jsonl("prompts.jsonl", rows)
     task = make_task(HHRLHFConfig(train=train, rl=prompts, evaluation={"helpful": prompts, "harmless": train}), seed=0)
     assert [(problem.id, problem.answer) for problem in task.train_problems] == [("line 1", ""), ("line 4", "")]
@@ -126,8 +133,10 @@ def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
 
 
 def test_the_last_prompts_are_kept_for_rl(write_jsonl):
-    asks = [f"\n\nHuman: Ask {number}\n\nAssistant:" for number in (1, 2, 3, 2, 1)]
-    rows = [pair(f"{ask} yes {row}", f"{ask} no") for row, ask in enumerate(asks)]
+    rows = []
+    for row, number in enumerate((1, 2, 3, 2, 1)):
+        ask = f"\n\nHuman: Ask {number}\n\nAssistant:"
+        rows.append(pair(f"{ask} yes {row}", f"{ask} no"))
     path = write_jsonl("pairs.jsonl", rows)
     task = make_task(HHRLHFConfig(train=path, rl_prompts=2), seed=0)
     # Different prompts in the order of first appearance: 1, 2, 3; the last two are 2 and 3.
@@ -141,23 +150,28 @@ def test_the_last_prompts_are_kept_for_rl(write_jsonl):
 
 
 def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
+    tested = "\n\nHuman: Tested\n\nAssistant:"
     rows = [
-        *(pair(), pair(), pair(rejected=ASK + " Dust.")),  # the second repeats the first
-        *(pair(OTHER + " A.", OTHER + " B."), pair(OTHER + " B.", OTHER + " A.")),  # each the other way round
-        pair("\n\nHuman: Tested\n\nAssistant: A", "\n\nHuman: Tested\n\nAssistant: B"),
+        pair(),
+        pair(),  # repeats the first
+        pair(rejected=ASK + " Dust."),
+        pair(OTHER + " A.", OTHER + " B."),
+        pair(OTHER + " B.", OTHER + " A."),  # the other way round
+        pair(tested + " A", tested + " B"),
     ]
     train = write_jsonl("train.jsonl", rows)
     test = write_jsonl("test.jsonl", [{"prompt": "tested?"}, {"prompt": "New"}])
-    task, kept = (
-        make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, decontaminate=mode), seed=0)
-        for mode in ("drop", "off")
-    )
+
+    def task_of(mode):
+        return make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, decontaminate=mode), seed=0)
+
+    task = task_of("drop")
     assert task.notes[:-1] == [
         "train: 4 of 6 rows dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; 2 left"
     ]
     assert [item.rejected for item in task.preference_pairs] == ["No.", "Dust."]
     assert len(task.train_problems) == 1
-    assert len(kept.notes) == 1
+    assert len(task_of("off").notes) == 1
 
 
 PARTS = {
@@ -205,7 +219,9 @@ def test_pairs_that_begin_alike_go_to_one_of_two_reward_models(tmp_path):
         path = tmp_path / "pairs.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows(numbers)))
         task = make_task(HHRLHFConfig(train=str(path), gold_share=0.3), seed=0)
-        return [[found.prompt[0]["content"] for found in pairs] for pairs in (task.preference_pairs, task.gold_pairs)]
+        of_proxy = [found.prompt[0]["content"] for found in task.preference_pairs]
+        of_gold = [found.prompt[0]["content"] for found in task.gold_pairs]
+        return of_proxy, of_gold
 
     proxy, gold = sides(range(1000))
     assert len(proxy) + len(gold) == 2000

@@ -12,17 +12,22 @@ from geoalign.errors import UnscoredError
 def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     scripted(right_until({"0": 1, "1": 3, "2": 0, "3": 1, "4": 0, "5": 1}))
     amc = tmp_path / "amc.jsonl"
-    amc.write_text("".join(json.dumps({"problem": f"What is {n}+1?", "answer": n + 1.0}) + "\n" for n in (3, 4, 5)))
-    found, said = run([tiny], [files[0], f"amc23={amc}"], [], tmp_path / "out", samples={"aime24": 4, "amc23": 1})
+    problems = [{"problem": f"What is {n}+1?", "answer": n + 1.0} for n in (3, 4, 5)]
+    amc.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    samples = {"aime24": 4, "amc23": 1}
+    found, said = run([tiny], [files[0], f"amc23={amc}"], [], tmp_path / "out", samples=samples)
     aime, other = found.models[0].sets
     # 1, 3 and 0 of 4; of one response each two are right.
     assert (aime.accuracy.estimate, other.accuracy.estimate) == pytest.approx((4 / 12, 2 / 3))
-    assert {k: v.estimate for k, v in aime.pass_at_k.items()} == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
+    pass_at_k = {k: interval.estimate for k, interval in aime.pass_at_k.items()}
+    assert pass_at_k == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
     assert found.models[0].average.estimate == pytest.approx((1 / 3 + 2 / 3) / 2)
     written = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert written["models"]["tiny"]["sets"]["aime24"]["pass_at_k"]["2"]["estimate"] == pytest.approx(0.5)
-    assert written["models"]["tiny"]["average"]["estimate"] == pytest.approx(0.5)
-    assert written["models"]["tiny"]["sets"]["aime24"]["samples"] == 4
+    of_model = written["models"]["tiny"]
+    of_aime = of_model["sets"]["aime24"]
+    assert of_aime["pass_at_k"]["2"]["estimate"] == pytest.approx(0.5)
+    assert of_model["average"]["estimate"] == pytest.approx(0.5)
+    assert of_aime["samples"] == 4
     assert "torch" in written["versions"]
     for text in ("aime24 avg@4", "33.3%", "66.7%", "average of 2", "50.0%", "pass@k 1: 33.3%, 2: 50.0%, 4: 66.7%"):
         assert text in " ".join(said.split())
@@ -30,18 +35,23 @@ def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     assert "of 12 responses 3 cut off at the length limit" in said
     rows = rows_of(tmp_path / "out")
     assert [(row["set"], row["id"], row["sample"], row["correct"]) for row in rows[:5]] == [
-        ("aime24", "line 1", 0, True), ("aime24", "line 1", 1, False), ("aime24", "line 1", 2, False),
-        ("aime24", "line 1", 3, False), ("aime24", "line 2", 0, True),
-    ]  # fmt: skip
-    assert (rows[0]["answer"], rows[0]["response"], rows[0]["tokens"]) == ("1", "so \\boxed{1}", 7)
-    assert json.loads(rows[0]["prompt"])[1] == {"role": "user", "content": "What is 0+1?"}
+        ("aime24", "line 1", 0, True),
+        ("aime24", "line 1", 1, False),
+        ("aime24", "line 1", 2, False),
+        ("aime24", "line 1", 3, False),
+        ("aime24", "line 2", 0, True),
+    ]
+    first = rows[0]
+    assert (first["answer"], first["response"], first["tokens"]) == ("1", "so \\boxed{1}", 7)
+    assert json.loads(first["prompt"])[1] == {"role": "user", "content": "What is 0+1?"}
 
 
 def test_hostile_responses_reach_every_file_whole(tiny, files, tmp_path, scripted):
     texts = ["a\ud800b", "\x00\x07\x1b[2J", "\u202e\u2028", "</script>\\boxed{" * 30, "", "💥"]
     scripted(lambda prompt, sample: texts[sample])
-    _, said = run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=6, save_responses=tmp_path / "r.jsonl.gz")
-    saved = list(read_responses(tmp_path / "r.jsonl.gz").values())
+    responses = tmp_path / "r.jsonl.gz"
+    _, said = run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=6, save_responses=responses)
+    saved = list(read_responses(responses).values())
     expected = ["a\ufffdb", *texts[1:]]
     assert [row.response for row in saved[:6]] == expected
     assert [row["response"] for row in rows_of(tmp_path / "out")[:6]] == expected
@@ -74,7 +84,8 @@ def test_too_few_scores_stop_it_and_nothing_is_lost(tiny, files, tmp_path, scrip
     with pytest.raises(UnscoredError, match=r"the responses to helpful .*too_long 3.*--resume"):
         run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=samples, reward=REWARD, batch_size=4)
     # Parts of four: long long long x | x x long long | long x x x. The third is not written.
-    assert [row["sample"] for row in rows_of(tmp_path / "out") if row["set"] == "helpful"] == [0, 1, 2, 3, 4, 5, 0, 1]
+    written = [row for row in rows_of(tmp_path / "out") if row["set"] == "helpful"]
+    assert [row["sample"] for row in written] == [0, 1, 2, 3, 4, 5, 0, 1]
 
 
 def test_sets_are_called_anything(tiny, files, tmp_path, scripted, reward_model):

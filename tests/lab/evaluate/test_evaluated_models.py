@@ -12,7 +12,8 @@ def test_a_run_is_its_final_model_or_its_checkpoints(tiny, files, tmp_path, scri
     # A checkpoint that a kill cut short does not count.
     shutil.copytree(tiny, root / "checkpoints" / "rl" / "checkpoint-40")
     found, _ = run([root], [files[0]], [], tmp_path / "final")
-    (model,) = [one.model for one in found.models]
+    (scores,) = found.models
+    model = scores.model
     assert (model.name, model.step, dict(model.template_options)) == ("a run", None, {"enable_thinking": False})
     found, said = run([root], [files[0]], [], tmp_path / "all", checkpoints=True)
     assert [(one.model.name, one.model.step) for one in found.models] == [
@@ -45,7 +46,8 @@ def test_a_model_in_the_folder_of_a_run_is_named_after_the_run(tiny, files, tmp_
 
 def test_models_have_names_of_their_own(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
-    one, two = (run_folder(tmp_path / name / "run", tiny, [10, 20], final=False) for name in "ab")
+    one = run_folder(tmp_path / "a" / "run", tiny, [10, 20], final=False)
+    two = run_folder(tmp_path / "b" / "run", tiny, [10, 20], final=False)
     with pytest.raises(ConfigError, match="2 models are called run-step-000010: give each a name of its own, as in NA"):
         run([one, two], [files[0]], [], tmp_path / "out", checkpoints=True)
     found, _ = run([f"first={one}", two], [files[0]], [], tmp_path / "out", checkpoints=True)

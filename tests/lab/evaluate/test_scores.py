@@ -37,6 +37,12 @@ def _set(rewards, kind="benchmark", name="aime24"):
     return PromptedSet(evaluation_set, [], {"longer than 5 tokens": 2}), rows
 
 
+def _scored(rewards, kind="benchmark", name="aime24"):
+    """The scores of such a set."""
+    prompted_set, rows = _set(rewards, kind, name)
+    return score(prompted_set, rows)
+
+
 def test_counts_are_of_each_problem_however_many_responses_it_has():
     _, rows = _set([[1, 0, 0, 0], [1, 1, 1, 0]])
     counts = counts_by_problem(rows[:6])
@@ -47,12 +53,13 @@ def test_counts_are_of_each_problem_however_many_responses_it_has():
 
 
 def test_avg_at_k_and_pass_at_k_by_hand():
-    found = score(*_set([[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]))
+    found = _scored([[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
     # Right: 1, 3 and 0 of 4. avg@4 = 4/12.
     assert (found.correct, found.responses, found.problems) == (4, 12, 3)
     assert found.accuracy.estimate == pytest.approx(1 / 3)
     # pass@1 = (1/4 + 3/4 + 0)/3; pass@2 = (1 - C(3,2)/C(4,2) + 1 - 0 + 0)/3 = (1/2 + 1)/3; pass@4 = 2/3.
-    assert {k: value.estimate for k, value in found.pass_at_k.items()} == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
+    pass_at_k = {k: interval.estimate for k, interval in found.pass_at_k.items()}
+    assert pass_at_k == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
     # Tokens 0 to 11.
     assert (found.tokens, found.truncated) == (5.5, 6)
     assert (found.left_out, found.counts) == ({"longer than 5 tokens": 2}, {"no_answer": 8})
@@ -69,8 +76,9 @@ def test_all_wrong_or_all_right_has_an_interval_with_a_width(right, estimate):
 
 
 def test_the_average_counts_sets_alike_however_many_problems_they_have():
-    small, large = score(*_set([[1], [1]])), score(*_set([[0]] * 98, name="amc23"))
-    dialogue = score(*_set([[0.3]], "dialogue", "helpful"))
+    small = _scored([[1], [1]])
+    large = _scored([[0]] * 98, name="amc23")
+    dialogue = _scored([[0.3]], "dialogue", "helpful")
     found = average([small, large, dialogue])
     assert found.estimate == 0.5
     # Wilson: 2 of 2 has low 2/5.8415 = 0.3424, 0 of 98 high 3.8415/101.8415 = 0.0377; (1 - 0.3424)/2 and 0.0377/2.
@@ -80,11 +88,11 @@ def test_the_average_counts_sets_alike_however_many_problems_they_have():
 
 
 def test_dialogues_have_a_reward_and_no_accuracy():
-    found = score(*_set([[1.0, 3.0], [math.nan, 4.0], [math.nan, math.nan]], "dialogue"))
+    found = _scored([[1.0, 3.0], [math.nan, 4.0], [math.nan, math.nan]], "dialogue")
     # Means 2 and 4 by prompt; the third has none.
     assert found.reward.estimate == 3.0
     assert (found.unscored, found.accuracy, found.correct, dict(found.pass_at_k)) == (3, None, None, {})
-    assert score(*_set([[None], [None]], "dialogue")).reward is None
+    assert _scored([[None], [None]], "dialogue").reward is None
 
 
 def test_the_last_five_and_the_smoothing_by_hand():
@@ -106,14 +114,17 @@ def _checkpoint(step, *scores, series="run"):
 
 def test_checkpoints_of_a_run_make_curves_of_every_set_and_the_average():
     def sets(first, second, reward):
+        """Two benchmarks of four problems, of which so many are right, and a dialogue set."""
         return [
-            score(*_set([[1]] * first + [[0]] * (4 - first))),
-            score(*_set([[1]] * second + [[0]] * (4 - second), name="amc23")),
-            score(*_set([[reward]], "dialogue", "helpful")),
+            _scored([[1]] * first + [[0]] * (4 - first)),
+            _scored([[1]] * second + [[0]] * (4 - second), name="amc23"),
+            _scored([[reward]], "dialogue", "helpful"),
         ]
 
+    later = _checkpoint(20, *sets(4, 2, 0.5))
+    earlier = _checkpoint(10, *sets(1, 1, 0.1))
     alone = _checkpoint(5, *sets(0, 0, 0), series="other")
-    found = evaluation_scores([_checkpoint(20, *sets(4, 2, 0.5)), _checkpoint(10, *sets(1, 1, 0.1)), alone])
+    found = evaluation_scores([later, earlier, alone])
     assert list(found.curves) == ["run"]
     curves = found.curves["run"]
     assert {name: one.values for name, one in curves.sets.items()} == {
@@ -124,5 +135,6 @@ def test_checkpoints_of_a_run_make_curves_of_every_set_and_the_average():
     assert curves.average.values == (0.25, 0.75)
     assert {one.steps for one in (*curves.sets.values(), curves.average)} == {(10, 20)}
     written = result_json(found)
-    assert written["curves"]["run"]["average"]["smoothed"] == pytest.approx([0.25, 0.6 * 0.25 + 0.4 * 0.75])
+    smoothed = written["curves"]["run"]["average"]["smoothed"]
+    assert smoothed == pytest.approx([0.25, 0.6 * 0.25 + 0.4 * 0.75])
     assert written["models"]["run-20"]["average"]["estimate"] == 0.75

@@ -13,9 +13,16 @@ from geoalign.errors import ConfigError, InputError, RunFolderError, ServiceErro
 from geoalign.lab.judge.command import JudgeRequest
 from geoalign.lab.judge.judge import judge
 
+
+def of_lengths(letter, lengths):
+    """Responses of so many letters to the prompts of the set helpful, one each."""
+    return [row(letter * length, number=number) for number, length in enumerate(lengths)]
+
+
 # The longer one wins: 3 wins, 1 loss, 1 tie in helpful, 1 loss in harmless.
-A = [row("x" * length, number=number) for number, length in enumerate([9, 9, 9, 2, 5])] + [row("no", name="harmless")]
-B = [row("y" * length, number=number) for number, length in enumerate([5, 5, 5, 5, 5])] + [row("yes", name="harmless")]
+A = [*of_lengths("x", [9, 9, 9, 2, 5]), row("no", name="harmless")]
+B = [*of_lengths("y", [5, 5, 5, 5, 5]), row("yes", name="harmless")]
+BY_LENGTH = {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
 
 
 @pytest.fixture
@@ -30,15 +37,17 @@ def run(files, config, output, **more):
 
 
 def counts(result):
-    return {
-        name: tuple(round(share.estimate * found.judged) for share in (found.win, found.lose, found.tie))
-        for name, found in result.items()
-    }
+    """(wins, losses, ties) of every set."""
+    found = {}
+    for name, rates in result.items():
+        shares = (rates.win, rates.lose, rates.tie)
+        found[name] = tuple(round(share.estimate * rates.judged) for share in shares)
+    return found
 
 
 def test_a_whole_judging(server, settings, files, tmp_path):
     result, said = run(files, settings(), tmp_path / "out")
-    assert counts(result) == {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
+    assert counts(result) == BY_LENGTH
     assert len(server.requests) == 12
     for text in ("helpful", "harmless", "all sets", "0.60", f"Written to {tmp_path / 'out'}"):
         assert text in said
@@ -49,12 +58,16 @@ def test_a_whole_judging(server, settings, files, tmp_path):
     assert written["mean_of_sets"]["score_a"] == pytest.approx(0.425)
     lines = [json.loads(line) for line in (tmp_path / "out" / "judgments.jsonl").read_text().splitlines()]
     first = next(line for line in lines if (line["set"], line["id"]) == ("helpful", "0"))
-    assert (first["winner"], first["score_a"], first["score_b"], len(first["answers"])) == ("a", 0.75, 0.25, 2)
+    assert first["winner"] == "a"
+    assert (first["score_a"], first["score_b"]) == (0.75, 0.25)
+    assert len(first["answers"]) == 2
 
 
 def test_a_set_called_all_is_kept_beside_all_sets(saved, tmp_path):
-    named = [[replace(line, set="all") if line.set == "helpful" else line for line in side] for side in (A, B)]
-    files = (saved("all_a.jsonl", named[0]), saved("all_b.jsonl", named[1]))
+    def renamed(side):
+        return [replace(line, set="all") if line.set == "helpful" else line for line in side]
+
+    files = (saved("all_a.jsonl", renamed(A)), saved("all_b.jsonl", renamed(B)))
     judged = judge(None, JudgeRequest(*files, tmp_path / "out"), console=Console(quiet=True))
     assert {name: found.pairs for name, found in judged.sets.items()} == {"all": 5, "harmless": 1}
     assert judged.overall.pairs == 6
@@ -69,7 +82,8 @@ def test_a_malformed_answer_is_counted_never_a_tie(server, settings, files, tmp_
     assert (result["harmless"].malformed, result["harmless"].judged, result["helpful"].judged) == (1, 0, 5)
     assert counts(result | {"harmless": result["all"]})["all"] == (3, 1, 1)
     assert "\x1b" not in said + (tmp_path / "out" / "judgments.jsonl").read_text()
-    assert json.loads((tmp_path / "out" / "judge.json").read_text())["sets"]["harmless"]["win"]["estimate"] is None
+    written = json.loads((tmp_path / "out" / "judge.json").read_text())
+    assert written["sets"]["harmless"]["win"]["estimate"] is None
     run(files, settings(), tmp_path / "out")
     assert len(server.requests) == 12
 
@@ -105,7 +119,7 @@ def test_an_endpoint_that_answers_nothing_ends_it_and_the_same_call_resumes(
     server.reply = longer_wins
     result, _ = run(files, config, tmp_path / "out")
     assert len(server.requests) - before == 12 - 4  # two pairs were whole
-    assert counts(result) == {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
+    assert counts(result) == BY_LENGTH
 
 
 def test_the_key_is_nowhere_on_disk(server, settings, files, tmp_path, monkeypatch):
@@ -165,8 +179,8 @@ def test_a_stopped_command_says_how_to_go_on_and_goes_on(server, saved, settings
         return Reply(verdict("tie", 0.5, 0.5).body, delay=0.02)
 
     server.reply = interrupting
-    a, b = ([row(text, number=number) for number in range(50)] for text in ("x", "yy"))
-    files, out = (saved("a.jsonl", a), saved("b.jsonl", b)), tmp_path / "out"
+    files = (saved("a.jsonl", of_lengths("x", [1] * 50)), saved("b.jsonl", of_lengths("y", [2] * 50)))
+    out = tmp_path / "out"
     endpoint = ["--base-url", server.url, "--model", "test-judge", "--set", "concurrency=2", "--output", out]
     assert call(monkeypatch, "judge", *files, *endpoint) == 130
     assert f"Stopped. Go on with: geoalign judge {files[0]} {files[1]} --base-url" in capsys.readouterr().err

@@ -53,15 +53,19 @@ TRICKS = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3))
+any_text = st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None)))
+
+
+@given(st.lists(any_text, min_size=3, max_size=3))
 def test_no_text_begins_a_part(texts):
-    content = judge_messages(Question(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
+    prompt = ({"role": "user", "content": texts[0]},)
+    _, message = judge_messages(Question(prompt, texts[1], texts[2]))
+    content = message["content"]
     mark = mark_of(content)
     parts = content.split(f"[{mark}] ")
     assert len(parts) == 5
-    for part, name, text in zip(
-        parts[1:4], ["dialogue, turn 1, user", "response of model_a", "response of model_b"], texts, strict=True
-    ):
+    names = ["dialogue, turn 1, user", "response of model_a", "response of model_b"]
+    for part, name, text in zip(parts[1:4], names, texts, strict=True):
         assert part == f"{name}:\n{as_prompted(text)}\n\n"
     content.encode("utf-8")
 

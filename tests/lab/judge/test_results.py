@@ -7,7 +7,9 @@ from geoalign.lab.judge.judge import Judged, judgment_of, print_rates, rates_of
 from geoalign.statistics import wilson_interval
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
-FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
+FIRST = ("model_a", 0.9, 0.2)
+SECOND = ("model_b", 0.2, 0.9)
+TIE = ("tie", 0.5, 0.5)
 
 
 def answer(winner, first, second):
@@ -46,7 +48,9 @@ def test_by_hand():
     malformed = [judgment_of(("helpful", "4", 0), ["?", "?"])]
     found = rates_of(FOUR + malformed, 7)
     assert (found.pairs, found.judged, found.malformed, found.failed) == (7, 4, 1, 2)
-    assert (found.win, found.lose, found.tie) == (*[wilson_interval(1, 4)] * 2, wilson_interval(2, 4))
+    assert found.win == wilson_interval(1, 4)
+    assert found.lose == wilson_interval(1, 4)
+    assert found.tie == wilson_interval(2, 4)
     assert found.score_a.estimate == pytest.approx(3.5 / 8)
     assert found.score_b.estimate == pytest.approx(4.2 / 8)
     # Scores of A per prompt 0.8, 0.6, 0.3, 0.05, mean 0.4375: squared residuals add up to 0.326875; the error is
@@ -68,9 +72,10 @@ def test_samples_that_all_agree_count_each_prompt_once():
 
 
 def test_one_win_in_two_for_every_prompt_is_no_certainty():
-    judged = [
-        pair(*(TIE, TIE) if sample else (FIRST, SECOND), number, sample) for number in (0, 1) for sample in (0, 1)
-    ]
+    judged = []
+    for number in (0, 1):
+        judged.append(pair(FIRST, SECOND, number, sample=0))
+        judged.append(pair(TIE, TIE, number, sample=1))
     assert rates_of(judged, 4).win == wilson_interval(1, 2)
 
 

@@ -39,10 +39,12 @@ def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens,
 
 def _problems(count):
     # Of different lengths, so that a batch holds padding.
-    return [
-        Problem(f"p{number}", ({"role": "user", "content": f"{10**number}+{number}="},), str(10**number + number))
-        for number in range(count)
-    ]
+    problems = []
+    for number in range(count):
+        power = 10**number
+        asked = {"role": "user", "content": f"{power}+{number}="}
+        problems.append(Problem(f"p{number}", (asked,), str(power + number)))
+    return problems
 
 
 class Script:
@@ -52,7 +54,9 @@ class Script:
     training = True
 
     def __init__(self, tokenizer, response_to):
-        self.tokenizer, self.response_to, self.calls = tokenizer, response_to, []
+        self.tokenizer = tokenizer
+        self.response_to = response_to
+        self.calls = []
         self.part = torch.nn.Dropout()
 
     def modules(self):
@@ -82,18 +86,21 @@ class Exact:
 
 
 def _even_only(prompt):
-    first, second = prompt.rstrip("=").split("+")
-    return f"\\boxed{{{int(first) + int(second)}}}" if int(second) % 2 == 0 else "\\boxed{0}"
+    first, second = map(int, prompt.rstrip("=").split("+"))
+    answer = first + second if second % 2 == 0 else 0
+    return f"\\boxed{{{answer}}}"
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
-    seen, options = [], {"batch_size": batch_size, "max_new_tokens": 20}
+    seen = []
     model = Script(tokenizer, _even_only)
+    options = {"batch_size": batch_size, "max_new_tokens": 20}
     result = evaluated(model, tokenizer, _problems(5), Exact(), progress=seen.append, **options)
     # Numbers 0, 2 and 4 of 0..4 are even.
     assert (result.correct, result.count, result.accuracy) == (3, 5, 0.6)
-    assert [(row.id, row.correct) for row in result.rows] == [(f"p{n}", n % 2 == 0) for n in range(5)]
+    assert [row.id for row in result.rows] == ["p0", "p1", "p2", "p3", "p4"]
+    assert [row.correct for row in result.rows] == [True, False, True, False, True]
     assert result.rows[0].response == r"\boxed{1}"
     # Nine characters and the end.
     assert (result.rows[0].tokens, result.rows[0].truncated) == (10, False)

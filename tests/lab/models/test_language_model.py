@@ -19,7 +19,9 @@ def test_adapters_start_at_nothing_and_are_drawn_from_the_seed() -> None:
     ids = torch.tensor([[3, 4, 5]])
     plain = model_of()(ids).logits
     config = LoraConfig(rank=2, scale=3.0)
-    first, again, other = (with_adapters(model_of(), config, seed=seed) for seed in (1, 1, 2))
+    first = with_adapters(model_of(), config, seed=1)
+    again = with_adapters(model_of(), config, seed=1)
+    other = with_adapters(model_of(), config, seed=2)
     assert torch.equal(first(ids).logits, plain)
     trained = {name for name, weight in first.named_parameters() if weight.requires_grad}
     assert trained
@@ -72,7 +74,9 @@ def test_the_seed_decides_the_weights_and_nothing_else_is_drawn() -> None:
     tokenizer = make_tokenizer("12", max_length=64)
     config = TinyModelConfig(hidden_size=16, layers=1, heads=2)
     before = torch.get_rng_state()
-    first, again, other = (make_tiny_model(config, tokenizer, seed=seed) for seed in (1, 1, 2))
+    first = make_tiny_model(config, tokenizer, seed=1)
+    again = make_tiny_model(config, tokenizer, seed=1)
+    other = make_tiny_model(config, tokenizer, seed=2)
     assert torch.equal(torch.get_rng_state(), before)
     weights = [model.model.layers[0].mlp.up_proj.weight for model in (first, again, other)]
     assert torch.equal(weights[0], weights[1])

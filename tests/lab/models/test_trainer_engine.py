@@ -11,8 +11,12 @@ from geoalign.lab.models.engines import Generated, TrainerEngine, end_tokens, en
 
 class Echo:
     def __init__(self):
-        self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
-        self.repetition_penalty, self.max_completion_length = 1.1, 99
+        self.temperature = 0.7
+        self.top_p = 0.9
+        self.top_k = 50
+        self.min_p = 0.1
+        self.repetition_penalty = 1.1
+        self.max_completion_length = 99
         self.synced = 0
         self.calls = []
 
@@ -44,7 +48,8 @@ def test_settings_of_the_evaluation_hold_while_it_generates():
     before = dict(vars(engine))
     trainer = TrainerEngine(trainer_with(engine))
     # Ends with the first of two tokens, the tokenizer's 9 and the model's 8.
-    found = trainer.generate([[8, 4, 9, 2, 3], [4], [8, 4]], [0, 1, 2], temperature=0.5, max_new_tokens=7)
+    prompts = [[8, 4, 9, 2, 3], [4], [8, 4]]
+    found = trainer.generate(prompts, [0, 1, 2], temperature=0.5, max_new_tokens=7)
     assert found == [Generated("3,2,9", 3, False), Generated("4", 1, True), Generated("4,8", 2, False)]
     asked = {"images": None, "num_generations": 1, "max_completion_length": 7}
     drawn = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
@@ -73,7 +78,13 @@ def test_trl_has_what_is_used_of_it():
 
 
 @pytest.mark.parametrize(
-    ("named", "own", "expected"), [([7, 9], 7, {7, 9}), (5, 7, {5, 7}), (None, 7, {7}), (None, None, set())]
+    ("named", "own", "expected"),
+    [
+        ([7, 9], 7, {7, 9}),
+        (5, 7, {5, 7}),
+        (None, 7, {7}),
+        (None, None, set()),
+    ],
 )
 def test_every_token_that_ends_a_response_counts(named, own, expected):
     model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=named))

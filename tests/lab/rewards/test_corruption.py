@@ -17,7 +17,8 @@ class Fixed:
     __name__ = "fixed"
 
     def __init__(self, rewards, *, binary):
-        self.rewards, self.binary = rewards, binary
+        self.rewards = rewards
+        self.binary = binary
 
     def score(self, responses, answers, *, prompts=None):
         assert len(responses) == len(answers)
@@ -66,7 +67,8 @@ def test_draws_are_independent_and_as_many_as_the_rate_says():
     for rate in (0.05, 0.5):
         count = sum(sum(mask(step=step, rate=rate)) for step in range(20))
         # 20 x 64 x 16 = 20,480 independent draws; five standard deviations of the binomial.
-        assert abs(count - 20_480 * rate) < 5 * math.sqrt(20_480 * rate * (1 - rate))
+        deviation = math.sqrt(20_480 * rate * (1 - rate))
+        assert abs(count - 20_480 * rate) < 5 * deviation
 
 
 def test_step_seed_prompt_and_sample_each_change_the_draws():
@@ -74,7 +76,8 @@ def test_step_seed_prompt_and_sample_each_change_the_draws():
     assert mask(rate=0.5) == base
     assert mask(rate=0.5, step=1) != base
     assert mask(rate=0.5, seed=1) != base
-    ids, samples = ["a"] * 8 + ["b"] * 8, [*range(8), *range(8)]
+    ids = ["a"] * 8 + ["b"] * 8
+    samples = list(range(8)) * 2
     drawn = Draws(seed=7, step=3, prompt_ids=ids, samples=samples).below(0.5)
     # The same on every machine and in every version.
     assert "".join("01"[flip] for flip in drawn) == "0110110010110001"
@@ -99,8 +102,8 @@ def test_a_fixed_share_is_that_of_every_prompt():
     assert not any(fixed(0.0))
     assert all(fixed(1.0))
     # A slice of the rows is drawn as the whole is.
-    some = {"prompt_ids": ["p0"] * 2 + ["p1"] * 2, "samples": [14, 15, 0, 1]}
-    assert Draws(seed=0, step=0, **some).of_each_prompt(0.25, 16) == fixed(0.25)[14:18]
+    some = Draws(seed=0, step=0, prompt_ids=["p0", "p0", "p1", "p1"], samples=[14, 15, 0, 1])
+    assert some.of_each_prompt(0.25, 16) == fixed(0.25)[14:18]
 
 
 def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
@@ -120,9 +123,10 @@ def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
 
 
 def test_flips_turn_ones_into_zeros_and_back():
-    scores, ids, logged = [1.0, 0.0] * 16, [f"p{row // 8}" for row in range(32)], {}
+    scores = [1.0, 0.0] * 16
+    logged = {}
     got, flags = corrupted(scores, 8, binary=True, seed=1, step=3, flip=0.5, log=logged.__setitem__)
-    drawn = Draws(seed=1, step=3, prompt_ids=ids, samples=[row % 8 for row in range(32)]).below(0.5)
+    drawn = Draws(seed=1, step=3, **keys(prompts=4, samples=8)).below(0.5)
     assert 0 < sum(drawn) < 32
     assert got == [1 - score if flip else score for score, flip in zip(scores, drawn, strict=True)]
     assert flags == drawn
@@ -133,7 +137,8 @@ def test_flips_turn_ones_into_zeros_and_back():
 
 def test_extremes_by_hand():
     # Mean of [1, 2, 6, 3] is 3: 1 and 2, below it, become 6; 6 and 3, the mean, become 1. Mean of [-1, 0] is -0.5.
-    got, flags = corrupted([1.0, 2.0, 6.0, 3.0, -1.0, 0.0, 0.0, -1.0], 4, extremes=1.0, jitter=0.0)
+    two_groups = [1.0, 2.0, 6.0, 3.0, -1.0, 0.0, 0.0, -1.0]
+    got, flags = corrupted(two_groups, 4, extremes=1.0, jitter=0.0)
     assert got == [6.0, 6.0, 1.0, 1.0, 0.0, -1.0, -1.0, 0.0]
     assert flags == [True] * 8
     # Only some of eight are drawn; each goes where the clean group (mean 31/8) sends it, whoever else is drawn.
@@ -152,12 +157,15 @@ def test_jitter_puts_a_corrupted_reward_a_hair_beyond_the_extreme_and_ties_with_
         assert (10.05 <= after <= 10.1) if before < 3.875 else (-0.1 <= after <= -0.05)
     assert len({*got, *clean}) == 16
     # By default too, and seen in float32: a spread of 1e-3 at 1000, where steps are 6e-5.
-    clean = [1000.0, 1000.001]
-    got, _ = corrupted(clean, 2, extremes=1.0)
-    low, high = (struct.unpack("f", struct.pack("f", value))[0] for value in clean)
-    assert got[0] > high
-    assert got[1] < low
-    assert [struct.unpack("f", struct.pack("f", value))[0] for value in got] == got
+    low, high = 1000.0, 1000.001
+    got, _ = corrupted([low, high], 2, extremes=1.0)
+    assert got[0] > in_float32(high)
+    assert got[1] < in_float32(low)
+    assert [in_float32(value) for value in got] == got
+
+
+def in_float32(value):
+    return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def test_rewards_that_could_not_be_had_stay_so_and_count_in_no_statistic():
@@ -198,10 +206,12 @@ def test_a_shortcut_is_rewarded_right_or_wrong(clean, shares, expected, flags):
 def test_any_number_of_processes_corrupts_alike(processes, shares):
     # 24 rows in groups of 8: with 12, 8 or 4 rows a process, a group may stand on two or more of them.
     rows = 24 // processes
-    clean = [1.0] * 24 if "flip" in shares else [float(row * row % 17) for row in range(24)]
-    ids, responses = [f"p{row // 8}" for row in range(24)], ["short", "long"] * 12
+    ids = [f"p{row // 8}" for row in range(24)]
+    responses = ["short", "long"] * 12
+    clean = [1.0] * 24 if "flip" in shares else [float(row**2 % 17) for row in range(24)]
     whole, flags = corrupted(clean, 8, responses=responses, ids=ids, **shares)
-    parts, part_flags = [], []
+    parts = []
+    part_flags = []
     for process in range(processes):
         mine = slice(process * rows, (process + 1) * rows)
         mine_alone = {"responses": responses[mine], "ids": ids[mine], "process_index": process}

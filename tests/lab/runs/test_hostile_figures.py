@@ -29,19 +29,31 @@ def run_of(values, names=("test",)):
     values = np.array(values, dtype=float)
     rows = np.arange(len(values))
     step = RolloutStep(
-        step=1, path=Path("none"), row=rows, group=rows % 2, reward=values, true_reward=values[::-1].copy(),
-        flipped=rows % 3 == 0, flip_known=np.ones(len(rows), dtype=bool), score=values, anomalous=rows % 2 == 1,
-        source=rows[::-1].copy(), weight=np.ones(len(rows)),
-    )  # fmt: skip
+        step=1,
+        path=Path("none"),
+        row=rows,
+        group=rows % 2,
+        reward=values,
+        true_reward=values[::-1].copy(),
+        flipped=rows % 3 == 0,
+        flip_known=np.ones(len(rows), dtype=bool),
+        score=values,
+        anomalous=rows % 2 == 1,
+        source=rows[::-1].copy(),
+        weight=np.ones(len(rows)),
+    )
     keys = (
         "reward", "ppo_kl", "clip_ratio/region_mean", "geoalign/new_group_accuracy", "geoalign/train_accuracy",
         "geoalign/new_group_accuracy_low", "geoalign/new_group_accuracy_high", "geoalign/replaced",
     )  # fmt: skip
     metrics = [MetricRow("rl", at, dict.fromkeys(keys, float(value))) for at, value in enumerate(values)]
-    evaluations = [
-        Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value))
-        for name in names for at, value in enumerate(values)
-    ] + [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for name in names for at in range(len(values))]  # fmt: skip
+    evaluations = []
+    for name in names:
+        evaluations += [
+            Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value)) for at, value in enumerate(values)
+        ]
+    for name in names:
+        evaluations += [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for at in range(len(values))]
     config = {"curator": {"type": "geoalign"}}
     return Run(Path("none"), config, "", {}, tuple(metrics), (step,), {}, tuple(evaluations), True)
 
@@ -62,7 +74,8 @@ def test_any_numbers_are_drawn(values):
     drawn(panel for _, _, panels in figure_sections(run, numbers) for panel in panels)
     if len(values):
         scores = np.array(values, dtype=float)
-        drawn([density_panel(1, Density(scores, scores[::-1].copy(), *[values[0]] * 4), run.rollouts[0])])
+        density = Density(scores, scores[::-1].copy(), *[values[0]] * 4)
+        drawn([density_panel(1, density, run.rollouts[0])])
         cosines = np.nan_to_num(scores)  # the readers refuse others
         drawn([cosine_panel(1, cosines, cosines)])
 

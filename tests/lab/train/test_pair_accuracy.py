@@ -26,12 +26,16 @@ def flattering(response):
 
 
 def test_accuracy_by_hand():
-    found = pair_accuracy(
-        Lengths(),
-        pairs(("aaa", "a"), ("a", "aaa"), ("aa", "bb"), ("wow!", "a"), ("aaaaaa", "wow!"), ("a", "wow!"), ("", "a")),
-        flattering,
+    given = pairs(
+        ("aaa", "a"),  # right
+        ("a", "aaa"),  # wrong
+        ("aa", "bb"),  # tied
+        ("wow!", "a"),  # right, the shortcut is chosen
+        ("aaaaaa", "wow!"),  # right, the shortcut is rejected
+        ("a", "wow!"),  # wrong, the shortcut is rejected
+        ("", "a"),  # cannot be scored
     )
-    # Right, wrong, tied, right (shortcut chosen), right and wrong (shortcut rejected); one cannot be scored.
+    found = pair_accuracy(Lengths(), given, flattering)
     assert found == {
         "accuracy": 3.5 / 6,
         "count": 6,
@@ -53,7 +57,9 @@ def test_all_pairs_of_a_prompt_are_on_one_side():
     given = make_task(DialogueConfig(preference_pairs=2000), seed=0).preference_pairs
     train, held_out = hold_out_prompts(given, 0.1, most=1024, seed=0)
     assert sorted(map(repr, [*train, *held_out])) == sorted(map(repr, given))
-    assert not {pair.prompt[0]["content"] for pair in train} & {pair.prompt[0]["content"] for pair in held_out}
+    prompts_of_train = {pair.prompt[0]["content"] for pair in train}
+    prompts_held_out = {pair.prompt[0]["content"] for pair in held_out}
+    assert not prompts_of_train & prompts_held_out
     assert 200 <= len(held_out) < 230
     assert hold_out_prompts(given, 0.1, most=1024, seed=0) == (train, held_out)
     assert hold_out_prompts(given, 0.1, most=1024, seed=1) != (train, held_out)

@@ -101,14 +101,15 @@ def test_files_of_a_step(tmp_path: Path) -> None:
 
 def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None, bool]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    columns = {name: [None] * len(rows) for name in ROLLOUT_SCHEMA.names}
-    for place, name in enumerate(("score", "corrupted", "anomalous")):
-        columns[name] = [row[place] for row in rows]  # type: ignore[misc]
-    texts = [""] * len(rows)
-    columns.update(row=list(range(len(rows))), source=list(range(len(rows))), prompt=texts, response=texts)
-    # One group in which every reward is another: each row is in a pair.
-    columns.update(group=[0] * len(rows), reward=[float(row) for row in range(len(rows))])
-    pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
+    table = []
+    for number, (score, corrupted, anomalous) in enumerate(rows):
+        row = dict.fromkeys(ROLLOUT_SCHEMA.names)
+        row.update(score=score, corrupted=corrupted, anomalous=anomalous)
+        row.update(row=number, source=number, prompt="", response="")
+        # One group in which every reward is another: each row is in a pair.
+        row.update(group=0, reward=float(number))
+        table.append(row)
+    pq.write_table(pa.Table.from_pylist(table, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
 
 
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
@@ -174,15 +175,15 @@ def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_pat
     folder = RunFolder(tmp_path)
     folder.initialise({"task": {"type": "arithmetic"}}, threads=1)
     # 12 of 30 problems always right, then none: 0.213941 to 0.586059 and 0 to 0.113513 (test_intervals.py).
-    lines = [evaluated("before_rl", 0, [64] * 12 + [0] * 18, 64), evaluated("after_rl", 9, [0] * 30, 64)]
-    append_lines(folder.evaluation, lines)
+    before = evaluated("before_rl", 0, [64] * 12 + [0] * 18, 64)
+    after = evaluated("after_rl", 9, [0] * 30, 64)
+    append_lines(folder.evaluation, [before, after])
     found = summarise(folder)
     assert found["accuracy_low"]["before_rl"]["sums"] == pytest.approx(0.213941, abs=1e-6)
     assert found["accuracy_high"]["after_rl"]["sums"] == pytest.approx(0.113513, abs=1e-6)
     direct = counts_by_problem(rows_of([64] * 12 + [0] * 18, 64)).accuracy()
-    assert (found["accuracy_low"]["before_rl"]["sums"], found["accuracy_high"]["before_rl"]["sums"]) == (
-        direct.low, direct.high,
-    )  # fmt: skip
+    assert found["accuracy_low"]["before_rl"]["sums"] == direct.low
+    assert found["accuracy_high"]["before_rl"]["sums"] == direct.high
     assert "0.0% to 11.4%" in printed(found, tmp_path)
     page = build_run_report(tmp_path).read_text(encoding="utf-8")
     assert page.count("21.4% to 58.6%") == page.count("0.0% to 11.4%") == 1

@@ -68,14 +68,17 @@ def test_a_direction_worked_by_hand():
 
 def test_what_says_nothing_gets_no_weight():
     generator = torch.Generator().manual_seed(0)
-    chosen, rejected = (torch.randn(40, 3, generator=generator, dtype=torch.float64) for _ in range(2))
-    chosen[:, 0], rejected[:, 0] = 7.0, 7.0
+    chosen = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    rejected = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    chosen[:, 0] = 7.0
+    rejected[:, 0] = 7.0
     direction = preference_direction(chosen, rejected, 0.1)
     assert direction[0] == 0
     # Pairs the other way round: the opposite direction. Another unit of a coordinate: the same scores.
     assert torch.allclose(preference_direction(rejected, chosen, 0.1), -direction, atol=1e-5)
     units = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
-    assert torch.allclose(preference_direction(chosen * units, rejected * units, 0.1) * units, direction, atol=1e-5)
+    in_other_units = preference_direction(chosen * units, rejected * units, 0.1)
+    assert torch.allclose(in_other_units * units, direction, atol=1e-5)
 
 
 @pytest.fixture
@@ -88,12 +91,14 @@ def classifier(tmp_path):
 
 def test_means_are_those_of_each_reply_alone(classifier):
     model, _ = classifier
-    rows, starts = [[7, 8, 9, 10], [11, 12], [7, 8, 9, 10, 11, 12, 13]], [1, 0, 5]
+    rows = [[7, 8, 9, 10], [11, 12], [7, 8, 9, 10, 11, 12, 13]]
+    starts = [1, 0, 5]
     batched = mean_reply_states(model, rows, starts)
     for row, start, mean in zip(rows, starts, batched, strict=True):
         with torch.no_grad():
             states = model.base_model(input_ids=torch.tensor([row])).last_hidden_state[0]
-        naive = sum(states[place] for place in range(start, len(row))) / (len(row) - start)
+        of_reply = [states[place] for place in range(start, len(row))]
+        naive = sum(of_reply) / len(of_reply)
         assert torch.allclose(mean, naive, atol=1e-5)
     # A reply of no token at all: the last one of its dialogue.
     with torch.no_grad():
@@ -121,7 +126,8 @@ def test_a_marked_model_scores_the_mean_and_another_one_the_last_token(classifie
     assert last == pytest.approx(float(weights @ states[-1]), abs=1e-5)
     mark_mean(model)
     (mean,) = RewardModelScorer(model, tokenizer).score(["yes"], [""], prompts=[prompt])
-    assert mean == pytest.approx(float(weights @ states[reply_start(tokenizer, dialogue) :].mean(dim=0)), abs=1e-5)
+    of_reply = states[reply_start(tokenizer, dialogue) :]
+    assert mean == pytest.approx(float(weights @ of_reply.mean(dim=0)), abs=1e-5)
 
 
 def test_a_cut_model_is_saved_with_what_its_head_reads(classifier, tmp_path):
@@ -130,18 +136,22 @@ def test_a_cut_model_is_saved_with_what_its_head_reads(classifier, tmp_path):
     pairs = [PreferencePair(prompt, "yes", "no"), PreferencePair(prompt, "ja", "nein")]
     fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=2))
     save(model, tokenizer, tmp_path / "fitted")
-    scorers = RewardModelScorer(model, tokenizer), RewardModelScorer.load(tmp_path / "fitted")
-    scores, again = (each.score(["yes", "no"], [""] * 2, prompts=[list(prompt)] * 2) for each in scorers)
+
+    def scores_by(scorer):
+        return scorer.score(["yes", "no"], [""] * 2, prompts=[list(prompt)] * 2)
+
+    scores = scores_by(RewardModelScorer(model, tokenizer))
+    again = scores_by(RewardModelScorer.load(tmp_path / "fitted"))
     assert scores[0] > scores[1]
     assert again == pytest.approx(scores, abs=1e-6)
 
 
 def test_the_head_alone_is_changed_and_tells_the_pairs_apart(classifier, tmp_path):
     # Of different lengths, so that batches hold padding.
-    pairs = [
-        PreferencePair(({"role": "user", "content": "ab" * number},), "yes" * (number % 3 + 1), "no" * (number % 4 + 1))
-        for number in range(1, 21)
-    ]
+    pairs = []
+    for number in range(1, 21):
+        prompt = ({"role": "user", "content": "ab" * number},)
+        pairs.append(PreferencePair(prompt, chosen="yes" * (number % 3 + 1), rejected="no" * (number % 4 + 1)))
     heads = [first_reward_model(tmp_path, dtype="float32", seed=seed)[0].score.weight for seed in (1, 1, 2)]
     assert [torch.equal(heads[0], head) for head in heads] == [True, True, False]  # drawn from the seed
     model, tokenizer = classifier

@@ -88,7 +88,12 @@ def fill(folder: RunFolder, noted: tuple[str, int] | None, **checkpoints: int) -
     for log, stages in ((folder.metrics, ("sft", "rl")), (folder.evaluation, ("before_rl", "rl"))):
         append_lines(log, [{"stage": stage, "step": 1} for stage in stages])
     append_lines(folder.metrics, [{"stage": "rl", "step": step} for step in (2, 3, 4)])
-    ends = {step: {"metrics": (step + 1) * 29, "evaluation": 36 if step else 0} for step in (0, 1, 2)}
+    # Where the two logs ended as a checkpoint was saved: a line of metrics has 29 bytes, one of an evaluation 36.
+    ends = {
+        0: {"metrics": 29, "evaluation": 0},
+        1: {"metrics": 2 * 29, "evaluation": 36},
+        2: {"metrics": 3 * 29, "evaluation": 36},
+    }
     for step in (0, 2, 4):
         for place, suffix in ((folder.rollouts, ".parquet"), (folder.details, ".safetensors")):
             place.mkdir(exist_ok=True)
@@ -96,8 +101,10 @@ def fill(folder: RunFolder, noted: tuple[str, int] | None, **checkpoints: int) -
     for name in ("step-000006.parquet.tmp", "step-000004.csv", "keep.tmp"):
         (folder.rollouts / name).touch()
     for stage, step in checkpoints.items():
-        half, whole = (stage_checkpoints(folder)[stage] / f"checkpoint-{number}" for number in (step + 2, step))
+        place = stage_checkpoints(folder)[stage]
+        half = place / f"checkpoint-{step + 2}"
         half.mkdir(parents=True)
+        whole = place / f"checkpoint-{step}"
         whole.mkdir()
         write_json(whole / MARK, {"step": step, "run": {"stage": stage, "step": step, **ends[step]}})
     for model in (*models_by_stage(folder).values(), folder.checkpoints / "final.tmp"):
@@ -123,13 +130,16 @@ START: tuple[int, int, list[str], list[int]] = (0, 0, [], [])
     ids=["the start", "within the warm start", "the start of RL", "within RL", "before a gold model", "after RL"],
 )
 def test_a_run_goes_back_to_its_newest_moment(tmp_path, noted, checkpoints, left):
+    metrics, evaluations, models, steps = left
     folder = started(tmp_path)
     fill(folder, noted, **checkpoints)
     rewind(folder, Console(file=io.StringIO()))
-    assert (len(read_lines(folder.metrics)), len(read_lines(folder.evaluation))) == left[:2]
-    assert [path.name for path in models_by_stage(folder).values() if path.is_dir()] == left[2]
+    assert len(read_lines(folder.metrics)) == metrics
+    assert len(read_lines(folder.evaluation)) == evaluations
+    assert [path.name for path in models_by_stage(folder).values() if path.is_dir()] == models
     for place, suffix in ((folder.rollouts, "parquet"), (folder.details, "safetensors")):
-        assert [path.name for path in sorted(place.glob(f"*.{suffix}"))] == [f"step-{n:06d}.{suffix}" for n in left[3]]
+        found = sorted(path.name for path in place.glob(f"*.{suffix}"))
+        assert found == [f"step-{step:06d}.{suffix}" for step in steps]
     assert {path.name for path in folder.rollouts.iterdir()} >= {"step-000004.csv", "keep.tmp"}  # the user's
     assert not [*folder.rollouts.glob("*.parquet.tmp"), *folder.checkpoints.glob("*.tmp")]
     kept = sorted(path.name for path in folder.checkpoints.glob("*/checkpoint-*"))

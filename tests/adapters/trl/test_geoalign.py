@@ -69,6 +69,19 @@ def test_the_whole_command_takes_every_curator_by_name():
         assert (arguments.curator, arguments.hidden_position, arguments.log_metrics) == (name, "mean", "all")
 
 
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
+def test_the_page_s_command_with_a_second_verifier_is_read():
+    page = (FULL / "commands.md").read_text("utf-8")
+    command = re.search(r"`CURATOR=appeals bash configs/full/trl_dapo_math\.sh (.*?)`", page)
+    own = shlex.split(command.group(1))
+    on_cpu = ["--use_cpu", "true", "--bf16", "false"]
+    words = words_of(["bash", FULL / "trl_dapo_math.sh", *own, *on_cpu], "appeals")[1:]
+    module = load("trl_grpo")
+    arguments, *_ = module.make_parser(words).parse_args_and_config(words, fail_with_unknown_args=True)
+    assert module.as_data(arguments.curator) == {"type": "appeals", "budget": 150}
+    assert (arguments.hidden_position, arguments.second_verifier) == ("mean", "mine.py:strict")
+
+
 @pytest.mark.parametrize(("launch", "stage"), [("data_parallel", None), ("zero2", 2)])
 def test_the_whole_command_is_launched_on_eight_gpus(launch, stage):
     """By accelerate's own launcher, up to where it would start the processes."""

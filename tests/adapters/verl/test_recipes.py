@@ -25,7 +25,7 @@ COMMANDS = {
     "the paper": ("", []),
     "denoise": ("denoise", []),
     "five metrics": ("denoise", ["++geoalign.log_metrics=headline"]),
-    "appeals": ("appeals", ["+geoalign.second_verifier=mine.py:strict"]),
+    "appeals": ("appeals", ["+geoalign.curator.budget=150", "+geoalign.second_verifier=mine.py:strict"]),
     "monitor": ("monitor", []),
     "Qwen3-4B": ("denoise", ["data.train_batch_size=48", "actor_rollout_ref.actor.ppo_mini_batch_size=48"]),
     "one GPU": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from geoalign.statistics import holm
-from tools.evidence import runs
+from tools.evidence import runs, verdicts
 from tools.evidence.comparisons import comparisons
 from tools.evidence.printing import probability, signed, table
 from tools.evidence.values import values
@@ -38,6 +38,8 @@ ONE = (
     ("errors that repeat: `appeals` minus GRPO", "appeals.gain", "d1c247c3", "math_appeals"),
 )
 TWELVE_PLAN = "d9a2cacc"
+CHECKS_PLAN = "edcc4e52"
+NO_HARM_PLAN = "98ff5050"
 GEOALIGN_PLAN = "35dad7db"
 
 
@@ -60,6 +62,15 @@ def rows() -> Iterator[list[str]]:
     spread = f"{probability(corrected[0])} to {probability(corrected[-1])}"
     injected = "injected errors, seven levels: `denoise` minus GRPO"
     yield [injected, f"`{TWELVE_PLAN}`", "12", f"significant at {count}", spread, "the four that end in `_twelve`"]
+    for setting in runs.CHECKS:
+        words = f"{setting.label}, 13 checks: `appeals` minus each of four rivals"
+        beaten = f"interval above zero for {verdicts.rivals_beaten(setting)}"
+        pairs = setting.level.over_warm_starts("appeals_13").pairs
+        yield [words, f"`{CHECKS_PLAN}`", str(pairs), beaten, "-", f"`{setting.folder}`"]
+    harm = "no harm, eight levels: `denoise` minus GRPO"
+    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed()}"
+    pairs = min(setting.level.over_warm_starts("denoise").pairs for setting in runs.NO_HARM)
+    yield [harm, f"`{NO_HARM_PLAN}`", str(pairs), unharmed, "-", "`math_no_harm` and `math_hard_no_harm`"]
     gained = f"above zero at {values()['geoalign.levels_gained']}"
     method = "injected errors, eleven levels: GeoAlign minus GRPO"
     folders = "`math_denoise`, `math_hard_denoise`, `dialogue_denoise_again`, `dialogue_wide`, `dialogue_unbiased`"

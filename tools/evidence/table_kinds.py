@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from geoalign.lab.compare.table import ArmRow
 from geoalign.statistics import Interval, PairedDifference, holm
-from tools.evidence import audit, counting, index, paper_arms, runs
+from tools.evidence import audit, counting, index, paper_arms, runs, verdicts
 from tools.evidence.comparisons import Comparison
 from tools.evidence.comparisons import comparisons as comparisons_of
 from tools.evidence.comparisons import shares as shares_of
@@ -141,15 +141,13 @@ def no_harm() -> str:
     """One row a level: GRPO's score, what today's and the earlier `denoise` add to it, and what is kept of the gain."""
 
     def row_of(setting: Setting) -> Iterator[str]:
-        level = setting.level
-        today = level.over_warm_starts("denoise")
-        earlier = level.over_warm_starts("denoise_modelled")
+        share = verdicts.share_kept(setting)
         yield setting.label
-        yield str(today.pairs)
-        yield plain(level.final("grpo"), 2)
-        yield signed(today.interval)
-        yield signed(earlier.interval)
-        yield f"{today.interval.estimate / earlier.interval.estimate:.0%}" if earlier.interval.low > 0 else "-"
+        yield str(setting.level.over_warm_starts("denoise").pairs)
+        yield plain(setting.level.final("grpo"), 2)
+        yield signed(verdicts.gain(setting, "denoise"))
+        yield signed(verdicts.gain(setting, "denoise_modelled"))
+        yield "-" if share is None else f"{share:.0%}"
 
     heads = ["level", "warm starts", "GRPO", "`denoise` minus GRPO (95%)", "earlier `denoise` minus GRPO (95%)", "kept"]
     return table(heads, map(row_of, runs.NO_HARM))

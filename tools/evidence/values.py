@@ -15,7 +15,7 @@ from typing import Any
 
 from geoalign.lab.compare.table import EXPLORATORY
 from geoalign.statistics import Interval, holm, seed_interval
-from tools.evidence import audit, counting, runs
+from tools.evidence import audit, counting, runs, verdicts
 from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final
 from tools.evidence.counting import SEED, WARM_START
 from tools.evidence.curves import auroc_at_reward, gold_at, gold_beside_oracle, last_gold, unchanged
@@ -206,11 +206,20 @@ def _of_repeated_errors() -> Named:
         yield f"repeated_40.{name}_final", plain(runs.APPEALS.level.final(arm), 2)
 
 
-def _of_runs_under_way() -> Named:
-    """How many of the planned warm starts have run, of the comparisons that are not whole yet."""
+def _of_the_newest_plans() -> Named:
+    """The verdicts of no harm and of which responses to check, and on how many of the planned warm starts."""
     for name, settings in {"checks": runs.CHECKS, "no_harm": runs.NO_HARM}.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
+    for setting in runs.CHECKS:
+        yield f"checks.{setting.name}.beaten", str(verdicts.rivals_beaten(setting))
+        yield f"checks.{setting.name}.leading", str(verdicts.rivals_that_lead(setting))
+    yield "no_harm.unharmed", str(verdicts.unharmed())
+    yield "no_harm.kept", str(verdicts.kept())
+    for setting in runs.NO_HARM:
+        share = verdicts.share_kept(setting)
+        if share is not None:
+            yield f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}.kept", f"{share:.0%}"
 
 
 def _of_tuning() -> Named:
@@ -361,7 +370,7 @@ SOURCES = (
     _of_the_earlier,
     _of_dialogue,
     _of_repeated_errors,
-    _of_runs_under_way,
+    _of_the_newest_plans,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

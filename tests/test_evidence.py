@@ -116,7 +116,7 @@ def test_a_count_in_the_title_of_a_picture_is_a_value(name):
 def test_a_number_without_an_interval_is_printed_alone():
     nan = math.nan
     assert printing.signed(Interval(0.5, nan, nan)) == "+0.500"
-    assert printing.signed(Interval(-0.0001, -0.1, 0.2)) == "0.000 (-0.100 to +0.200)"
+    assert printing.signed(Interval(-0.0001, -0.1, 0.2)) == "-0.000 (-0.100 to +0.200)"
     assert printing.percent(Interval(0.93, nan, nan)) == "93%"
 
 

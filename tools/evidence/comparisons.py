@@ -112,7 +112,7 @@ def substring() -> list[Comparison]:
     ]
 
 
-def _on_seeds_with_true_rewards(arm: str) -> list[float]:
+def on_seeds_with_true_rewards(arm: str) -> list[float]:
     """Final scores in rounds 4 and 5 on the seeds on which `clean` has run, one on each warm start."""
     scores = []
     for level in (runs.ROUND_4.level, runs.ROUND_5.level):
@@ -122,8 +122,8 @@ def _on_seeds_with_true_rewards(arm: str) -> list[float]:
 
 
 def _minus_grpo_with_true_rewards(arm: str) -> list[float]:
-    grpo = _on_seeds_with_true_rewards("grpo")
-    return [mine - theirs for mine, theirs in zip(_on_seeds_with_true_rewards(arm), grpo, strict=True)]
+    grpo = on_seeds_with_true_rewards("grpo")
+    return [mine - theirs for mine, theirs in zip(on_seeds_with_true_rewards(arm), grpo, strict=True)]
 
 
 def _true_gain() -> PairedDifference:
@@ -133,7 +133,7 @@ def _true_gain() -> PairedDifference:
 def substring_final(arm: str) -> float:
     """The final score over the eight warm starts of rounds 4 and 5: of true rewards on one seed of each."""
     if arm == "clean":
-        ends = _on_seeds_with_true_rewards(arm)
+        ends = on_seeds_with_true_rewards(arm)
     else:
         ends = runs.ROUND_4.level.ends_by_warm_start(arm) + runs.ROUND_5.level.ends_by_warm_start(arm)
     return sum(ends) / len(ends)
@@ -177,7 +177,9 @@ def flipped() -> list[Comparison]:
                 planned=PRIMARY,
             )
         ),
-        _one("in_states.geoalign", f"{reward}, round 8, proxy reward", in_states, "geoalign", planned=PRIMARY),
+        *_corrected(
+            _one("in_states.geoalign", f"{reward}, round 8, proxy reward", in_states, "geoalign", planned=PRIMARY),
+        ),
         Comparison(
             "in_states.gold",
             f"{reward}, round 8, gold utility",
@@ -222,9 +224,15 @@ def repeated() -> list[Comparison]:
 
 
 def repeated_shares() -> list[Share]:
-    """How much of what true rewards gain there the arms that check have."""
+    """How much of what true rewards gain there other arms have."""
+    first = runs.REPEATED.level
     level = runs.APPEALS.level
+    twenty = runs.APPEALS_20.level
     return [
+        _share("repeated.share", "40%, first eight warm starts", first, "denoise"),
+        _share("repeated.majority_vote_share", "40%, first eight warm starts", first, "majority_vote"),
+        _share("appeals.denoise_share", "40%, eight more", level, "denoise"),
+        _share("appeals.majority_vote_share", "40%, eight more", level, "majority_vote"),
         Share("appeals.share", "40%, eight more", "`appeals`, 26 checks", level.share("appeals", "clean")),
         Share("appeals.share_with_13", "40%, eight more", "`appeals`, 13 checks", level.share("appeals_13", "clean")),
         Share(
@@ -233,7 +241,13 @@ def repeated_shares() -> list[Share]:
             "`checked_majority`, 16 checks",
             level.share("checked_majority", "clean"),
         ),
+        _share("appeals.denoise_share_at_20", "20%, eight more", twenty, "denoise"),
+        Share("appeals.share_at_20", "20%, eight more", "`appeals`, 26 checks", twenty.share("appeals", "clean")),
     ]
+
+
+def _share(name: str, where: str, level: Level, arm: str) -> Share:
+    return Share(name, where, f"`{arm}`", level.share(arm, "clean"))
 
 
 # The rivals of `appeals_13`: all four have to be below it for it to lead at a level.

@@ -10,68 +10,81 @@ from tools.evidence.comparisons import comparisons
 from tools.evidence.printing import probability, signed, table
 from tools.evidence.values import values
 
-# Words, name of the comparison, commit of its plan, folders in evidence/.
+# Words for where it ran, name of the comparison, commit of its plan, folders in evidence/.
 ONE = (
+    ("SmolLM2, substring, first test", "substring.earlier", "a934f109", "real_substring"),
+    ("SmolLM2, substring, first test", "substring.earlier_minus_answer_mean", "a934f109", "real_substring"),
+    ("SmolLM2, substring, mended, round 4", "substring.round_4", "5fcd2144", "real_substring_again"),
+    ("SmolLM2, substring, mended, round 4", "substring.minus_answered", "5fcd2144", "real_substring_again"),
     (
-        "SmolLM2, substring verifier, first test: `denoise` minus GRPO",
-        "substring.earlier",
-        "a934f109",
-        "real_substring",
-    ),
-    ("the same after it was mended, round 4", "substring.round_4", "5fcd2144", "real_substring_again"),
-    (
-        "the same, rounds 4 and 5 together",
+        "SmolLM2, substring, rounds 4 and 5",
         "substring.gain",
         "55462575",
         "real_substring_again` and `real_substring_fresh",
     ),
-    (
-        "the same verifier: `denoise` minus `majority_vote`",
-        "substring.minus_majority",
-        "966ed2ee",
-        "real_substring_controls",
-    ),
-    ("SmolLM2, strict verifier: `denoise` minus GRPO", "strict.gain", "966ed2ee", "real_strict_gpu"),
-    ("SmolLM2, 40% flipped: `denoise` minus GRPO", "flipped.gain", "ff865e0d", "real_flip_gpu"),
-    ("the same with `least_slope: 1`", "flipped.expected", "8e659a22", "real_flip_expected"),
-    ("errors that repeat: `denoise` minus GRPO", "repeated.gain", "be91f494", "math_repeated"),
-    ("errors that repeat: `appeals` minus GRPO", "appeals.gain", "d1c247c3", "math_appeals"),
+    ("SmolLM2, substring, round 6", "substring.geoalign", "ff865e0d", "real_substring_gpu"),
+    ("SmolLM2, substring, round 6", "substring.states", "ff865e0d", "real_substring_gpu"),
+    ("SmolLM2, substring, round 8", "substring.minus_majority", "966ed2ee", "real_substring_controls"),
+    ("SmolLM2, substring, round 8", "substring.labels", "966ed2ee", "real_substring_controls"),
+    ("SmolLM2, strict", "strict.gain", "966ed2ee", "real_strict_gpu"),
+    ("SmolLM2, 40% flipped", "flipped.gain", "ff865e0d", "real_flip_gpu"),
+    ("SmolLM2, 40% flipped", "flipped.geoalign", "ff865e0d", "real_flip_gpu"),
+    ("SmolLM2, 40% flipped, `least_slope: 1`", "flipped.expected", "8e659a22", "real_flip_expected"),
+    ("SmolLM2, reward linear in the states, 20% reversed", "in_states.geoalign", "966ed2ee", "real_dialogue_gpu"),
+    ("errors that repeat, 40%", "repeated.gain", "be91f494", "math_repeated"),
+    ("errors that repeat, 40%", "repeated.minus_majority", "be91f494", "math_repeated"),
+    ("errors that repeat, 40%, eight more", "appeals.gain", "d1c247c3", "math_appeals"),
+    ("errors that repeat, 40%, eight more", "appeals.minus_majority", "d1c247c3", "math_appeals"),
+    ("both tuned, dialogue, 40%", "tuned.dialogue", "93d74e5c", "dialogue_tuned"),
+    ("both tuned, five numbers, 40%", "tuned.five_numbers", "93d74e5c", "math_hard_tuned"),
+    ("both tuned, three numbers, 40%", "tuned.three_numbers", "93d74e5c", "math_tuned"),
+    ("three times as long, dialogue, 40%", "long.dialogue", "93d74e5c", "dialogue_long"),
+    ("three times as long, five numbers, 40%", "long.five_numbers", "93d74e5c", "math_hard_long"),
 )
 TWELVE_PLAN = "d9a2cacc"
 CHECKS_PLAN = "edcc4e52"
 NO_HARM_PLAN = "98ff5050"
 GEOALIGN_PLAN = "35dad7db"
+GAIN = "`denoise` minus `grpo`"
 
 
 def index() -> str:
-    """One row a primary comparison; the seven levels of twelve warm starts share a row, and GeoAlign's eleven do."""
-    heads = ["primary comparison", "plan", "warm starts", "estimate (95%)", "p after Holm", "folder"]
+    """One row a primary comparison; those of the same arms at many levels share a row."""
+    heads = ["where", "primary comparison", "plan", "warm starts", "estimate (95%)", "p after Holm", "folder"]
     return table(heads, rows())
 
 
 def rows() -> Iterator[list[str]]:
     """The rows of the index."""
-    by_name = {one.name: one for name in ("substring", "strict", "flipped", "repeated") for one in comparisons(name)}
-    for words, name, plan, folder in ONE:
+    groups = ("substring", "strict", "flipped", "repeated", "tuned", "long")
+    by_name = {one.name: one for group in groups for one in comparisons(group)}
+    for where, name, plan, folder in ONE:
         one = by_name[name]
         estimate = signed(one.gain.interval, one.digits)
-        yield [words, f"`{plan}`", str(one.gain.pairs), estimate, probability(one.p), f"`{folder}`"]
+        yield [where, one.what, f"`{plan}`", str(one.gain.pairs), estimate, probability(one.p), f"`{folder}`"]
     gains = [setting.level.score("denoise") for setting in runs.TWELVE]
     corrected = sorted(holm([gain.p for gain in gains]))
     count = values()["twelve.significant"]
     spread = f"{probability(corrected[0])} to {probability(corrected[-1])}"
-    injected = "injected errors, seven levels: `denoise` minus GRPO"
-    yield [injected, f"`{TWELVE_PLAN}`", "12", f"significant at {count}", spread, "the four that end in `_twelve`"]
+    folders = "the four that end in `_twelve`"
+    injected = "injected errors, seven levels"
+    yield [injected, GAIN, f"`{TWELVE_PLAN}`", "12", f"significant at {count}", spread, folders]
     for setting in runs.CHECKS:
-        words = f"{setting.label}, 13 checks: `appeals` minus each of four rivals"
-        beaten = f"interval above zero for {verdicts.rivals_beaten(setting)}"
         pairs = setting.level.over_warm_starts("appeals_13").pairs
-        yield [words, f"`{CHECKS_PLAN}`", str(pairs), beaten, "-", f"`{setting.folder}`"]
-    harm = "no harm, eight levels: `denoise` minus GRPO"
-    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed()}"
+        beaten = f"interval above zero for {verdicts.rivals_beaten(setting)}"
+        words = "`appeals_13` minus each of four rivals"
+        yield [setting.label, words, f"`{CHECKS_PLAN}`", str(pairs), beaten, "-", f"`{setting.folder}`"]
     pairs = min(setting.level.over_warm_starts("denoise").pairs for setting in runs.NO_HARM)
-    yield [harm, f"`{NO_HARM_PLAN}`", str(pairs), unharmed, "-", "`math_no_harm` and `math_hard_no_harm`"]
+    folders = "`math_no_harm` and `math_hard_no_harm`"
+    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed()}"
+    kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept()}"
+    yield ["no harm, eight levels", GAIN, f"`{NO_HARM_PLAN}`", str(pairs), unharmed, "-", folders]
+    beside = "`denoise` beside the earlier version"
+    yield ["the same, where the earlier version gained", beside, f"`{NO_HARM_PLAN}`", str(pairs), kept, "-", folders]
     gained = f"above zero at {values()['geoalign.levels_gained']}"
-    method = "injected errors, eleven levels: GeoAlign minus GRPO"
+    injected = "injected errors, eleven levels"
     folders = "`math_denoise`, `math_hard_denoise`, `dialogue_denoise_again`, `dialogue_wide`, `dialogue_unbiased`"
-    yield [method, f"`{GEOALIGN_PLAN}` and later", "2 to 4", gained, "-", folders]
+    yield [injected, "`geoalign` minus `grpo`", f"`{GEOALIGN_PLAN}` and later", "2 to 4", gained, "-", folders]
+    above = f"above zero at {values()['geoalign.levels_above_pair_count']}"
+    injected = "injected errors, five levels"
+    yield [injected, "`geoalign` minus `pair_count`", f"`{GEOALIGN_PLAN}` and later", "2 to 4", above, "-", folders]

@@ -116,6 +116,8 @@ PAGES: tuple[Page, ...] = (
             "substring.true_final",
             "substring.runs_above",
             "substring.gain.p_exactly",
+            "substring.grpo_final_beside_true",
+            "substring.denoise_final_beside_true",
             "flipped.warm_starts_below",
             "flipped_expected.warm_starts_above",
             "flipped.new_group_accuracy",

@@ -9,10 +9,8 @@ from geoalign.statistics import Interval
 
 
 def signed_number(number: float, digits: int = 3) -> str:
-    """`+0.039`; `0.000` without a sign."""
-    text = f"{number:+.{digits}f}"
-    rounds_to_zero = float(text) == 0
-    return text[1:] if rounds_to_zero else text
+    """`+0.039`, and `-0.000` for a number just below zero; `0.000` without a sign for zero itself."""
+    return f"{number:+.{digits}f}" if number else f"{0:.{digits}f}"
 
 
 def signed(interval: Interval, digits: int = 3) -> str:

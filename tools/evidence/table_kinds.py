@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from geoalign.lab.compare.table import ArmRow
 from geoalign.statistics import Interval, PairedDifference, holm
 from tools.evidence import audit, counting, index, paper_arms, runs, verdicts
-from tools.evidence.comparisons import Comparison
+from tools.evidence.comparisons import PRIMARY, SECONDARY, Comparison
 from tools.evidence.comparisons import comparisons as comparisons_of
 from tools.evidence.comparisons import shares as shares_of
 from tools.evidence.counting import SEED, WARM_START, counted, gains
@@ -236,7 +236,7 @@ GOLD = (
     ("48 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_48"),
     ("48 labels, 20%", "dialogue_denoise_again", "extremes_20", "denoise_labels_48"),
 )
-SHOWN_PROXIES = (1.0, 2.0)
+SHOWN_PROXIES = (0.5, 1.0, 1.5, 2.0)
 
 
 def gold() -> str:
@@ -321,8 +321,13 @@ def controls() -> str:
 
 # Pairs of arms of which neither is GRPO: level, arm, other arm.
 PAIRS = (
+    (runs.DIALOGUE_20, "denoise", "denoise_permuted"),
+    (runs.DIALOGUE_40, "denoise", "denoise_permuted"),
     (runs.DIALOGUE_20, "denoise", "rank_trim"),
     (runs.DIALOGUE_20, "denoise", "tie_detector"),
+    (runs.THREE_20, "denoise", "denoise_answers"),
+    (runs.FIVE_40, "denoise", "denoise_answers"),
+    (runs.DIALOGUE_20, "geoalign", "pair_count"),
     (runs.DIALOGUE_40, "geoalign", "pair_count"),
     (runs.THREE_40, "geoalign", "pair_count"),
     (runs.THREE_20, "geoalign", "pair_count"),
@@ -336,9 +341,10 @@ def pairs() -> str:
 
     def row_of(label: str, arm: str, against: str) -> list[str]:
         gain = levels[label].score(arm, against)
-        return [label, f"`{arm}` minus `{against}`", str(gain.pairs), signed(gain.interval)]
+        planned = PRIMARY if arm == "geoalign" else SECONDARY
+        return [label, f"`{arm}` minus `{against}`", str(gain.pairs), signed(gain.interval), planned]
 
-    return table(["level", "what", "seeds", "difference (95%)"], (row_of(*pair) for pair in PAIRS))
+    return table(["level", "what", "seeds", "difference (95%)", "in the plan"], (row_of(*pair) for pair in PAIRS))
 
 
 # --- the paper, real wrong rewards, the audit, what has not run -------------------------------------------------------
@@ -403,7 +409,8 @@ def paper() -> str:
 
 HUMANEVAL = {
     "verdicts": "the verdicts",
-    "denoise": "`denoise`",
+    "denoise": "`denoise`, one chosen state",
+    "denoise_all_states": "`denoise`, all 24 states",
     "geoalign": "GeoAlign, the paper's settings",
     "consensus": "CodeT's consensus of checks, without any states",
 }

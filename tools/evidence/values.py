@@ -16,7 +16,14 @@ from typing import Any
 from geoalign.lab.compare.table import EXPLORATORY
 from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import audit, counting, runs, verdicts
-from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final
+from tools.evidence.comparisons import (
+    GROUPS,
+    SHARES,
+    comparisons,
+    on_seeds_with_true_rewards,
+    shares,
+    substring_final,
+)
 from tools.evidence.counting import SEED, WARM_START
 from tools.evidence.curves import auroc_at_reward, gold_at, gold_beside_oracle, last_gold, unchanged
 from tools.evidence.outlier_rule import batches
@@ -64,6 +71,8 @@ def _of_smollm2() -> Named:
     """Final scores of SmolLM2, level by level, and how many runs are above GRPO."""
     for arm, name in ARM_NAMES.items():
         yield f"substring.{name}_final", plain(substring_final(arm), 2)
+    for arm in ("grpo", "denoise"):
+        yield f"substring.{arm}_final_beside_true", plain(mean(on_seeds_with_true_rewards(arm)), 2)
     levels = [runs.ROUND_4.level, runs.ROUND_5.level]
     above = [denoise > level.scores("grpo")[seed] for level in levels for seed, denoise in _runs_of_denoise(level)]
     yield "substring.runs_above", f"{sum(above)} of {len(above)}"
@@ -158,6 +167,9 @@ def _of_geoalign(levels: dict[str, Level]) -> Named:
     yield "geoalign.levels_gained", f"{confirmed} of {len(tried)}"
     yield "geoalign.best", signed(max(gains.values(), key=lambda gain: gain.estimate))
     yield "geoalign.five_20", signed(gains[runs.FIVE_20])
+    beside = [level for level in tried.values() if level.has("pair_count")]
+    above = sum(level.score("geoalign", "pair_count").interval.low > 0 for level in beside)
+    yield "geoalign.levels_above_pair_count", f"{above} of {len(beside)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried.values())
     yield "geoalign.below_denoise", f"{beaten} of {len(tried)}"
     for name, label in {"dialogue_40": runs.DIALOGUE_40, "five_40": runs.FIVE_40}.items():
@@ -335,7 +347,8 @@ def _auroc_at(level: str, reward: float) -> float:
 
 HUMANEVAL = {
     "verdicts": "observed reward",
-    "denoise": "denoise, all states",
+    "denoise": "denoise",
+    "denoise_all_states": "denoise, all states",
     "geoalign": "geoalign, paper's",
     "consensus": "consensus of checks",
 }

@@ -37,7 +37,9 @@ Named = Iterator[tuple[str, str]]
 
 
 def _of_the_audit() -> Named:
-    everything = audit.by_source()[-1]
+    real, *_, everything = audit.by_source()
+    yield "audit.real_held", str(real.both)
+    yield "audit.real_width", f"{real.both.median_width:.2f}"
     yield "audit.intervals_held", str(everything.both)
     yield "audit.bounds_held", str(everything.bounds)
     yield "audit.model_held", str(everything.model)

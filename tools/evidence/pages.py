@@ -79,6 +79,7 @@ PAGES: tuple[Page, ...] = (
             "repeated_40.grpo_final",
             "repeated_40.denoise_final",
             "repeated_40.true_final",
+            "flipped.warm_starts_below",
         ),
         marked_only=True,
     ),

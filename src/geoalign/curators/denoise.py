@@ -29,6 +29,7 @@ from geoalign.noise.identification import (
 from geoalign.noise.posterior import Posterior, infer
 from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
 from geoalign.noise.rows import NoisyRows, joined_batches, keys_in_prompts, noisy_rows
+from geoalign.noise.trusted import trusted_answer_keys
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -108,7 +109,7 @@ class Denoise(Curator[DenoiseConfig]):
     headline = ("identified", "recovered")
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
-    kept = ("ridge", "past", "fit", "seen")
+    kept = ("ridge", "past", "fit", "seen", "trusted_answers")
     acts_on = ("rewards", "advantages")
     log_odds = True
 
@@ -126,12 +127,8 @@ class Denoise(Curator[DenoiseConfig]):
         if config.component is not None:
             self.requires = (*self.requires, "components")
             self.components = (config.component,)
-        unread = set()
         if config.answers == "none":
-            unread.add("answers")
-        if not reads_states:
-            unread.add("prompt_keys")
-        self.optional = tuple(name for name in self.optional if name not in unread)
+            self.optional = tuple(name for name in self.optional if name != "answers")
         self.answer_reading = config.answers
         self.pooled_batches = config.window
 
@@ -143,6 +140,8 @@ class Denoise(Curator[DenoiseConfig]):
         self._past: list[dict[str, Tensor]] = []
         self._seen: list[Int[Tensor, " _"]] = []
 
+        # Of each batch in `_past` the keys of its rows.
+        self._trusted_answers: list[Int[Tensor, " _"]] = []
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Returns the denoised rewards and their advantages.
 
@@ -175,6 +174,8 @@ class Denoise(Curator[DenoiseConfig]):
             rows = self._predicted(self._with_answers_as_target(rows), states, generator)
         self._past = [*self._past, dict(vars(rows))][-config.window :]
         if rollouts.prompt_keys is not None and states is not None:
+        keys = trusted_answer_keys(rollouts, order, rows)
+        self._trusted_answers = [*self._trusted_answers, keys][-config.window :]
             self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
 
         recent = joined_batches(self._past, config.decay)
@@ -218,7 +219,8 @@ class Denoise(Curator[DenoiseConfig]):
         """
         if posterior.units is None:
             return posterior, {}
-        found = identification(posterior.units, NoiseFit(**posterior.fit))
+        answer_keys = torch.cat(self._trusted_answers)
+        found = identification(posterior.units, NoiseFit(**posterior.fit), answer_keys)
         metrics = {
             **found.error_correlation.as_metrics("error_correlation"),
             "identified": float(found.identified),

@@ -282,9 +282,11 @@ def _verdict_beliefs(
         mean=right,
         variance=right * (1 - right),
         wrong=(observations.value - right).abs(),
-        compared=observations.judged & ~rows.trusted,
+        compared=observations.judged & ~rows.trusted & ~is_told,
         same_truth=units.of_row,
         exclusive=units.exclusive[units.of_row],
+    # What trusted rows tell is no expectation, of which a part would be missing.
+    is_told = (units.known_log_odds != 0)[units.of_row]
         fit=fit,
         units=units,
         metrics={

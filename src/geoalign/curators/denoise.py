@@ -139,7 +139,6 @@ class Denoise(Curator[DenoiseConfig]):
         # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
         self._past: list[dict[str, Tensor]] = []
         self._seen: list[Int[Tensor, " _"]] = []
-
         # Of each batch in `_past` the keys of its rows.
         self._trusted_answers: list[Int[Tensor, " _"]] = []
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:

@@ -96,7 +96,8 @@ class Denoise(Curator[DenoiseConfig]):
     nothing is changed. `geoalign.noise` and docs/denoise.md say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
-    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
+    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. They reach
+    from -29.9, where nothing speaks against a reward or nothing is known of it but that, to 29.9.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
     `prompt_keys` and `trusted`. NaN rewards stay NaN.
@@ -141,6 +142,7 @@ class Denoise(Curator[DenoiseConfig]):
         self._seen: list[Int[Tensor, " _"]] = []
         # Of each batch in `_past` the keys of its rows.
         self._trusted_answers: list[Int[Tensor, " _"]] = []
+
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Returns the denoised rewards and their advantages.
 
@@ -172,9 +174,9 @@ class Denoise(Curator[DenoiseConfig]):
         if states is not None:
             rows = self._predicted(self._with_answers_as_target(rows), states, generator)
         self._past = [*self._past, dict(vars(rows))][-config.window :]
-        if rollouts.prompt_keys is not None and states is not None:
         keys = trusted_answer_keys(rollouts, order, rows)
         self._trusted_answers = [*self._trusted_answers, keys][-config.window :]
+        if rollouts.prompt_keys is not None and states is not None:
             self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
 
         recent = joined_batches(self._past, config.decay)
@@ -385,7 +387,10 @@ def _curation(
     # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
     dtype = rollouts.rewards.dtype
     largest = torch.finfo(dtype).max
-    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(dtype))
+    expected = whole.rewards.clamp(min=-largest, max=largest).to(dtype)
+    # A reward that stays has the bits that it came with: above, those that differ by rounding are equal.
+    is_changed = rows.scored & (posterior.rewards != rows.rewards)
+    rewards = torch.where(back(is_changed), back(expected), rollouts.rewards)
     if posterior.certain is None:
         return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
     if torch.equal(posterior.certain, posterior.estimate):

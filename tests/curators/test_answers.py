@@ -14,6 +14,17 @@ def averaged(rewards, answers, groups=None):
     return AnswerMean().curate(Rollouts(rewards=torch.tensor(rewards), groups=groups, answers=answers))
 
 
+def test_a_reward_that_stays_keeps_its_bits():
+    """0.1 + 0.6 and 0.7 tie, and the mean of seven times 0.7 differs from it by rounding."""
+    summed = torch.tensor(0.1) + torch.tensor(0.6)
+    rewards = torch.stack([summed, *torch.tensor([0.7] * 6), torch.tensor(0.0)])
+    assert summed != rewards[1]
+    groups = torch.zeros(8, dtype=torch.long)
+    curation = AnswerMean().curate(Rollouts(rewards=rewards, groups=groups, answers=[*"aaaaaaa", "b"]))
+    assert torch.equal(curation.rewards, rewards)
+    assert curation.metrics["changed_rewards"] == 0
+
+
 def test_every_row_gets_the_mean_of_its_answer_in_its_group():
     # Group 0: "7" has 1, 1, 0, 1, so 3/4 each; "8" has 0, 1, so 1/2; no answer keeps its own 1. Group 1: its "7" has 0.
     curation = averaged(

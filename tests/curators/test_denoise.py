@@ -272,7 +272,8 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match=r"state: expected the keys ridge, past, fit, seen beside .*, got past"):
+    keys = "ridge, past, fit, seen, trusted_answers"
+    with pytest.raises(ConfigError, match=rf"state: expected the keys {keys} beside .*, got past"):
         curator.load_state_dict({name: curator.state_dict()[name] for name in ("class", "settings", "past")})
     with pytest.raises(ConfigError, match="geometry"):
         Denoise(geometry="hyperbolic")

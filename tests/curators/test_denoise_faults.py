@@ -370,3 +370,31 @@ def test_expected_rewards_of_the_largest_numbers_stay_finite():
     curation = Denoise(geometry="none", unidentified="modelled").curate(rollouts)
     assert not torch.equal(curation.rewards, rollouts.rewards)
     assert curation.rewards.isfinite().all()
+
+
+def test_a_reward_that_stays_keeps_its_bits_where_others_change():
+    """0.1 + 0.6 and 0.7 tie in the first group, of which nothing is known; the rewards of the others change."""
+    first = torch.stack([torch.tensor(0.1) + torch.tensor(0.6), *torch.tensor([0.7, 0.0, 0.0])])
+    assert first[0] != first[1]
+    rollouts = Rollouts(
+        rewards=torch.cat([first, torch.tensor([0.7, 0.7, 0.0, 0.0] * 30)]),
+        groups=torch.arange(124) // 4,
+        answers=[None] * 4 + ["7", "8", "7", "9"] * 30,
+    )
+    curation = Denoise(geometry="none", unidentified="modelled", unanswered="kept").curate(rollouts)
+    assert torch.equal(curation.rewards[:4], first)
+    assert not torch.equal(curation.rewards[4:], rollouts.rewards[4:])
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_rewards_of_any_size_have_the_same_advantages(binary):
+    """1e200 squared is beyond the numbers of float64; 1e-6, added to deviations, is nothing beside either size."""
+    small, large = Denoise(), Denoise()
+    for seed in range(3):
+        rollouts = world(seed, binary=binary)
+        rewards = rollouts.rewards.double()
+        expected = small.curate(replace(rollouts, rewards=1e6 * rewards))
+        curation = large.curate(replace(rollouts, rewards=1e200 * rewards))
+    assert expected.advantages is not None
+    torch.testing.assert_close(curation.advantages, expected.advantages, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(curation.rewards / 1e194, expected.rewards, atol=1e-3, rtol=1e-6)

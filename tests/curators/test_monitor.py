@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from geoalign import GRPO, Appeals, Chain, Denoise, GeoAlign, Monitor, Rollouts
+from geoalign.adapters.assignment import assign
+from geoalign.adapters.decision import decision_metrics
+from geoalign.curators.baselines.controls import PairCount
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 
@@ -90,7 +93,7 @@ def test_a_healthy_training_of_100_batches_raises_no_alarm(caplog):
 
 
 def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
-    bounds = {"false_positive_rate": 0.2, "informedness": [0.7, 1.0], "no such metric": 0.0}
+    bounds = {"false_positive_rate": 0.2, "informedness": [0.7, 1.0]}
     monitor = Monitor(curator=Denoise(geometry="none"), bounds=bounds, window=1)
     rates = [0.1, 0.1, 0.45, 0.45, 0.1, 0.1, 0.45, 0.1]
     worlds = [verdicts(step, wrong=rate, missed=0.1, groups=64) for step, rate in enumerate(rates)]
@@ -102,6 +105,37 @@ def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
     assert 0.2 < low < value < high
     said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.2"
     assert caplog.messages[0] == said
+
+
+def test_a_bound_in_which_no_value_lies_is_refused():
+    with pytest.raises(ConfigError, match=r"bounds: expected \[smallest, largest\] for 'informedness', got \[1, 0\]"):
+        Monitor(GRPO(), bounds={"informedness": [1.0, 0.0]})
+
+
+def test_a_bound_on_a_metric_that_never_comes_is_named_once_with_the_nearest(caplog):
+    """A drift, which comes after two windows, and a rate, which comes with verdicts alone, are no such metrics."""
+    awaited = {"false_positive_rate_drift": 1.0, "informedness": [-1.0, 1.0]}
+    monitor = Monitor(GRPO(), bounds={"false_postive_rate": 0.1, **awaited}, window=2)
+    scores = [replace(verdicts(step), rewards=torch.randn(192)) for step in range(2)]
+    for batch in (*scores, *(verdicts(step, wrong=0.1, missed=0.1) for step in range(4))):
+        assert monitor.curate(batch).metrics["alarms"] == 0
+    assert len(caplog.messages) == 1
+    assert "in 2 batches there was no metric 'false_postive_rate'" in caplog.text
+    assert "(nearest: false_positive_rate)" in caplog.text
+
+
+def test_the_share_of_flags_is_of_the_rows_that_the_curator_scored():
+    """Of eight rows four are in pairs, and one of these is flagged; plain GRPO scores none."""
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), groups=torch.arange(8) // 4)
+    curator = PairCount(alpha=0.9, min_scores=2, max_fraction=None)
+    watched = Monitor(curator).curate(rollouts)
+    assert watched.scores.isnan().tolist() == [False] * 4 + [True] * 4
+    assert watched.anomalous.sum() == 1
+    assert watched.metrics["anomalous_share"] == 0.25
+    curation = curator.curate(rollouts)
+    metrics = decision_metrics(curation, rollouts, assign(curation, rollouts.groups))
+    assert metrics["anomalous_share"] == 0.25
+    assert math.isnan(Monitor(GRPO()).curate(rollouts).metrics["anomalous_share"])
 
 
 def test_a_bound_on_a_rate_by_the_model_must_be_exceeded_in_a_whole_window_in_a_row(caplog):

@@ -10,6 +10,7 @@ from denoise_batches import answered, repeating
 
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
+from geoalign.curators.labelled_rollouts import with_labelled
 from geoalign.intervals import Interval
 from geoalign.method.groups import canonical_order
 from geoalign.noise.channel import NoiseFit
@@ -227,6 +228,60 @@ def test_trusted_rows_of_enough_answers_identify_the_rates():
     curation = Denoise(geometry="none").curate(replace(rollouts, rewards=rewards, trusted=trusted))
     assert curation.metrics["identified"] == 1
     assert not torch.equal(curation.rewards[~trusted], rewards[~trusted])
+
+
+LABELLED = Rollouts(rewards=torch.tensor([1.0, 0.0]), groups=torch.zeros(2, dtype=torch.long), answers=["7", "8"])
+
+
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_labelled_rollouts_of_every_batch_count_once(with_keys):
+    """Twelve batches bring the same two answers: ten of them are in the window, which makes no twenty answers."""
+    curator = Denoise(geometry="none")
+    for seed in range(12):
+        rollouts = repeating(seed, alike=True, wrong=0.4)
+        keys = 1000 * seed + rollouts.groups if with_keys else None
+        curation = curator.curate(with_labelled(replace(rollouts, hidden=None, prompt_keys=keys), LABELLED))
+    assert curation.metrics["identified"] == 0
+
+
+def test_labelled_prompts_with_the_same_answers_are_different_prompts():
+    """Ten groups with one right and one wrong answer each: twenty answers in a batch."""
+    ten = Rollouts(rewards=torch.tensor([1.0, 0.0] * 10), groups=torch.arange(20) // 2, answers=["7", "8"] * 10)
+    batch = replace(repeating(0, alike=True, wrong=0.4), hidden=None)
+    assert Denoise(geometry="none").curate(with_labelled(batch, ten)).metrics["identified"] == 1
+
+
+@pytest.mark.parametrize(("keys", "identified"), [("none", 1), ("fresh", 1), ("the same", 0)])
+def test_an_answer_counts_once_for_its_prompt(keys, identified):
+    """Four batches with five checked rows each, of the same answers to prompts that are other ones, or the same."""
+    curator = Denoise(geometry="none")
+    rollouts = repeating(0, alike=True, wrong=0.4)
+    trusted = (torch.arange(256) % 8 == 0) & (torch.arange(256) < 40)
+    checked = replace(rollouts, hidden=None, trusted=trusted)
+    for batch in range(4):
+        prompts = {"none": None, "fresh": 32 * batch + rollouts.groups, "the same": rollouts.groups}[keys]
+        curation = curator.curate(replace(checked, prompt_keys=prompts))
+    assert curation.metrics["identified"] == identified
+
+
+def test_what_trusted_rows_tell_outweighs_any_verdicts_where_the_rates_are_known():
+    """In group 0 "7" is checked and right, though refused 15 times; "8" is rewarded, and so is a row without an answer.
+
+    In group 1 "7" is checked and wrong, though rewarded 15 times. In each other group one of 20 verdicts is wrong.
+    """
+    right = torch.arange(40 * 20) % 20 < 16
+    answers = ["7" if is_right else "8" for is_right in right.tolist()]
+    rewards = right.float()
+    rewards[::20] = 0.0
+    answers[19] = None
+    rewards[:20] = torch.tensor([1.0] + [0.0] * 15 + [1.0] * 4)
+    rewards[20:40] = torch.tensor([0.0] + [1.0] * 15 + [0.0] * 4)
+    trusted = torch.zeros(800, dtype=torch.bool)
+    trusted[[0, 20]] = True
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(800) // 20, answers=answers, trusted=trusted)
+    curation = Denoise(geometry="none", unidentified="modelled").curate(rollouts)
+    assert curation.rewards[:20].tolist() == [1.0] * 16 + [0.0] * 4
+    assert curation.rewards[20:36].tolist() == [0.0] * 16
 
 
 def test_a_verifier_that_judges_the_spelling_leaves_the_rewards_bit_for_bit():

@@ -20,7 +20,7 @@ from torch import Tensor
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import GOLD_ANSWERS, EngineSettings, LogMetrics
 from geoalign.answers import normal_form
-from geoalign.curators.curator import Curator
+from geoalign.curators.curator import Curator, anomalous_share
 from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -53,18 +53,16 @@ def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
 def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignment, **more: float) -> dict[str, float]:
     """The curator's metrics, the mean rewards before and after, and how many rows were replaced, dropped, unscored.
 
-    Of the rows with a reward, `anomalous_share` look wrong to a curator that scores rows (NaN: it scores none), and
-    `changed_share` got another content, reward or weight, or were dropped; NaN where no row has a reward. `more`
+    `anomalous_share` of the rows that the curator scored look wrong to it (NaN: it scored none). `changed_share` of the
+    rows with a reward got another content, reward or weight, or were dropped; NaN where no row has a reward. `more`
     overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
     """
     kept = assignment.rewards[assignment.kept]
     scored = ~rollouts.rewards.isnan()
-    judged = not bool(curation.scores.isnan().all())
-    anomalous = curation.anomalous[scored].double().mean().item() if judged else math.nan
     same_reward = assignment.rewards == rollouts.rewards
     changed = assignment.replaced | ~same_reward | (assignment.weights != 1)
     return {
-        "anomalous_share": anomalous,
+        "anomalous_share": anomalous_share(curation, rollouts),
         "changed_share": changed[scored].double().mean().item(),
         **curation.metrics,
         "raw_reward": rollouts.rewards.nanmean().item(),

@@ -271,6 +271,17 @@ def identity(rollouts: Rollouts, metrics: dict[str, float] | None = None) -> Cur
     )
 
 
+def anomalous_share(curation: Curation, rollouts: Rollouts) -> float:
+    """Which share of the rows that the curator scored it flags; NaN where it scored none.
+
+    Rows without a reward are left out, and so are trusted ones: of their rewards it is known that they are right.
+    """
+    judged = ~(curation.scores.isnan() | rollouts.rewards.isnan())
+    if rollouts.trusted is not None:
+        judged &= ~rollouts.trusted
+    return float(curation.anomalous[judged].double().mean())
+
+
 def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
     """The order in which rows of equal reward are told apart, on the CPU.
 

@@ -29,6 +29,7 @@ from geoalign.noise.identification import (
 from geoalign.noise.posterior import Posterior, infer
 from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
 from geoalign.noise.rows import NoisyRows, joined_batches, keys_in_prompts, noisy_rows
+from geoalign.noise.trusted import trusted_answer_keys
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -95,7 +96,8 @@ class Denoise(Curator[DenoiseConfig]):
     nothing is changed. `geoalign.noise` and docs/denoise.md say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
-    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
+    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. They reach
+    from -29.9, where nothing speaks against a reward or nothing is known of it but that, to 29.9.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
     `prompt_keys` and `trusted`. NaN rewards stay NaN.
@@ -108,7 +110,7 @@ class Denoise(Curator[DenoiseConfig]):
     headline = ("identified", "recovered")
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
-    kept = ("ridge", "past", "fit", "seen")
+    kept = ("ridge", "past", "fit", "seen", "trusted_answers")
     acts_on = ("rewards", "advantages")
     log_odds = True
 
@@ -126,12 +128,8 @@ class Denoise(Curator[DenoiseConfig]):
         if config.component is not None:
             self.requires = (*self.requires, "components")
             self.components = (config.component,)
-        unread = set()
         if config.answers == "none":
-            unread.add("answers")
-        if not reads_states:
-            unread.add("prompt_keys")
-        self.optional = tuple(name for name in self.optional if name not in unread)
+            self.optional = tuple(name for name in self.optional if name != "answers")
         self.answer_reading = config.answers
         self.pooled_batches = config.window
 
@@ -142,6 +140,8 @@ class Denoise(Curator[DenoiseConfig]):
         # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
         self._past: list[dict[str, Tensor]] = []
         self._seen: list[Int[Tensor, " _"]] = []
+        # Of each batch in `_past` the keys of its rows.
+        self._trusted_answers: list[Int[Tensor, " _"]] = []
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Returns the denoised rewards and their advantages.
@@ -174,6 +174,8 @@ class Denoise(Curator[DenoiseConfig]):
         if states is not None:
             rows = self._predicted(self._with_answers_as_target(rows), states, generator)
         self._past = [*self._past, dict(vars(rows))][-config.window :]
+        keys = trusted_answer_keys(rollouts, order, rows)
+        self._trusted_answers = [*self._trusted_answers, keys][-config.window :]
         if rollouts.prompt_keys is not None and states is not None:
             self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
 
@@ -218,7 +220,8 @@ class Denoise(Curator[DenoiseConfig]):
         """
         if posterior.units is None:
             return posterior, {}
-        found = identification(posterior.units, NoiseFit(**posterior.fit))
+        answer_keys = torch.cat(self._trusted_answers)
+        found = identification(posterior.units, NoiseFit(**posterior.fit), answer_keys)
         metrics = {
             **found.error_correlation.as_metrics("error_correlation"),
             "identified": float(found.identified),
@@ -384,7 +387,10 @@ def _curation(
     # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
     dtype = rollouts.rewards.dtype
     largest = torch.finfo(dtype).max
-    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(dtype))
+    expected = whole.rewards.clamp(min=-largest, max=largest).to(dtype)
+    # A reward that stays has the bits that it came with: above, those that differ by rounding are equal.
+    is_changed = rows.scored & (posterior.rewards != rows.rewards)
+    rewards = torch.where(back(is_changed), back(expected), rollouts.rewards)
     if posterior.certain is None:
         return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
     if torch.equal(posterior.certain, posterior.estimate):

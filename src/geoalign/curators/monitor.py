@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import torch
 from jaxtyping import Bool
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
 from geoalign.curators.alarms import raise_alarm
 from geoalign.curators.appeals import Appeals
-from geoalign.curators.curator import Curator, identity
+from geoalign.curators.curator import Curator, anomalous_share, identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.random_checks import CHECKED_RATES, RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import SecondVerifierGuard, ask, open_rows, questions_about
+from geoalign.curators.second_verifier import SecondVerifierGuard, ask, questions_about
 from geoalign.errors import ConfigError
 from geoalign.intervals import Interval
 from geoalign.method.bounds import false_negative_bounds, false_positive_bounds, judged_units, least_errors
@@ -26,7 +27,15 @@ from geoalign.method.groups import canonical_order
 from geoalign.noise.error_rates import RATES, error_rates
 from geoalign.noise.rows import NoisyRows, joined_batches, noisy_rows, two_values
 from geoalign.settings import Count, CountOrNone, setting, settings
+from geoalign.settings.problems import nearest
+from geoalign.text import quote
 from geoalign.types import Curation, Rollouts
+
+_LOG = logging.getLogger(__name__)
+_NO_SUCH_METRIC = (
+    "monitor.bounds: in %s batches there was no metric %s, so its bound has raised no alarm%s: all names are in "
+    "docs/metrics.md"
+)
 
 
 @settings
@@ -43,6 +52,17 @@ class MonitorConfig:
     checks: CountOrNone = setting(default=0, help="Rows of a batch, drawn at random, that second_rewards judges.")
     check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
+    @field_validator("bounds")
+    @classmethod
+    def _ends_in_order(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name, bound in value.items():
+            if isinstance(bound, tuple) and bound[0] > bound[1]:
+                raise ValueError(
+                    f"expected [smallest, largest] for {quote(name)}, got [{bound[0]:g}, {bound[1]:g}], in which no "
+                    "value lies"
+                )
+        return value
+
 
 class Monitor(Holder[MonitorConfig]):
     """The scores, flags and metrics of another curator; no row, reward or weight is changed.
@@ -50,10 +70,10 @@ class Monitor(Holder[MonitorConfig]):
     Where rewards are verdicts it adds the verifier's `false_positive_rate`, `false_negative_rate` and `informedness` in
     the last batches, with 95% intervals `<name>_low` and `<name>_high` (`error_rates`), NaN where verdicts on equal
     answers do not tell them: then the rates are a guess, in which repeated errors are missing. `anomalous_share` is of
-    scored rows. Of every metric with an interval `<name>_drift` is the change since the first window, once no batch is
-    in both, with an interval of its own. Where at most one answer to a prompt is right, it adds what the verdicts of
-    the last batches prove (`geoalign.method.bounds`): `least_false_positive_rate`, `least_false_negative_rate` and, of
-    all verdicts, `least_wrong_share`.
+    the rows that the other curator scores. Of every metric with an interval `<name>_drift` is the change since the
+    first window, once no batch is in both, with an interval of its own. Where at most one answer to a prompt is right,
+    it adds what the verdicts of the last batches prove (`geoalign.method.bounds`): `least_false_positive_rate`,
+    `least_false_negative_rate` and, of all verdicts, `least_wrong_share`.
 
     With `checks` it draws so many rows of each batch at random and has `second_rewards` judge them, which changes
     nothing. Their rates have intervals that hold for the whole run, and an alarm where one rises (`RandomChecks`).
@@ -61,9 +81,10 @@ class Monitor(Holder[MonitorConfig]):
 
     A metric outside its bounds, with all of its interval if it has one, raises an alarm, once until its estimate is
     back inside; `alarms` counts those outside, those of the random checks, and those of the curator within. A NaN or
-    missing metric raises none. A bound on `checked_...` rates is exceeded wrongly in at most one run in twenty, and one
-    on a `least_...` metric never. Of the rates by the model, which are a guess, no such thing is known: a bound on one
-    of them, or on its drift, counts as exceeded only once it was so in `window` batches in a row.
+    missing metric raises none: after `window` batches a warning names the bounds on metrics that no batch had. A bound
+    on `checked_...` rates is exceeded wrongly in at most one run in twenty, and one on a `least_...` metric never. Of
+    the rates by the model, which are a guess, no such thing is known: a bound on one of them, or on its drift, counts
+    as exceeded only once it was so in `window` batches in a row.
 
     The rates are of the verdicts that the inner curator declares to judge: of the first of its `components`, or of the
     whole reward, with answers read as it reads them, exclusive where it does not say.
@@ -72,7 +93,8 @@ class Monitor(Holder[MonitorConfig]):
         config: its settings, or the curator alone; as a keyword, `curator`: as `Holder` says.
 
     Raises:
-        ConfigError: `checks` are asked for around an `Appeals`, which asks the second verifier itself.
+        ConfigError: `checks` are asked for around an `Appeals`, which asks the second verifier itself; or a bound has a
+            smallest value above the largest.
     """
 
     headline = ("false_positive_rate", "false_negative_rate")
@@ -92,7 +114,7 @@ class Monitor(Holder[MonitorConfig]):
         # Of each metric with an interval: the batch in which it first had one, the estimate and both ends.
         self._first: dict[str, list[float]] = {}
         self._outside: list[str] = []
-        # In how many batches in a row a metric was outside of its bound.
+        # In how many batches in a row a metric was outside of its bound; of those that have been among the metrics.
         self._outside_for: dict[str, int] = {}
         self._batches = 0
         self._random_checks = RandomChecks(self.config.check_window)
@@ -114,7 +136,7 @@ class Monitor(Holder[MonitorConfig]):
         if not len(rollouts):
             return identity(rollouts)
         self._batches += 1
-        share = float(watched.anomalous[open_rows(rollouts)].double().mean())
+        share = anomalous_share(watched, rollouts)
         metrics = {**watched.metrics, "anomalous_share": share, **self._rates(rollouts)}
         alarms = watched.metrics.get("alarms", 0.0)
         if self.config.checks:
@@ -123,6 +145,8 @@ class Monitor(Holder[MonitorConfig]):
             metrics |= checked
         metrics |= self._drift(metrics)
         metrics["alarms"] = alarms + self._alarms(metrics)
+        if self._batches == self.config.window:
+            self._warn_of_bounds_on_nothing(metrics)
         return replace(
             identity(rollouts, metrics),
             scores=watched.scores,
@@ -192,6 +216,9 @@ class Monitor(Holder[MonitorConfig]):
     def _alarms(self, metrics: dict[str, float]) -> int:
         """How many metrics are outside of their bounds; raises an alarm for those that have just left them."""
         for name, bound in self.config.bounds.items():
+            if name not in metrics and name not in self._outside_for:
+                # It has not been among the metrics so far.
+                continue
             least, greatest = bound if isinstance(bound, tuple) else (-math.inf, bound)
             value = metrics.get(name, math.nan)
             low = metrics.get(f"{name}_low", value)
@@ -208,6 +235,18 @@ class Monitor(Holder[MonitorConfig]):
             elif name in self._outside and least <= value <= greatest:
                 self._outside.remove(name)
         return len(self._outside)
+
+    def _warn_of_bounds_on_nothing(self, metrics: Mapping[str, float]) -> None:
+        """Names the bounded metrics that no batch had, each with the nearest one that there is."""
+        rates = [name.removesuffix("_low") for name in metrics if name.endswith("_low")]
+        # Where rewards were no verdicts only the ends of their rates are among the metrics, and a drift comes later.
+        known = {*metrics, *rates, *(f"{name}_drift" for name in rates)}
+        for name in self.config.bounds:
+            if name in known or name in self._outside_for:
+                continue
+            near = nearest(name, sorted(known))
+            hint = f" (nearest: {near})" if near else ""
+            _LOG.warning(_NO_SUCH_METRIC, self._batches, quote(name), hint)
 
 
 def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:

@@ -171,20 +171,20 @@ def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: NoiseFit) -> Flo
 def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
     """[U, 2] verdicts 0 and 1 as the fit would have them.
 
-    First the truth is drawn: of each exclusive group one unit is right, or none, by its prior. Then each verdict errs
-    by itself.
+    First the truth is drawn: of each exclusive group one unit is right, or none, by its prior and by what trusted rows
+    tell. Then each verdict errs by itself.
     """
     units = copies.units
-    prior = units.probabilities(fit)[0]
+    chances = units.chances_of_truth(fit)
     labels = int(units.exclusive.max()) + 1
-    none_right = 1 - torch.bincount(units.exclusive, weights=prior, minlength=labels)
+    none_right = 1 - torch.bincount(units.exclusive, weights=chances, minlength=labels)
 
     def with_gumbel_noise(chance: Tensor) -> Tensor:
         """Adds Gumbel noise to log-probabilities: each entry is the largest with its own probability."""
         uniform = torch.rand(len(chance), generator=generator, dtype=torch.float64)
         return chance.clamp(min=1e-300).log() - (-uniform.log()).log()
 
-    of_units = with_gumbel_noise(prior)
+    of_units = with_gumbel_noise(chances)
     best = with_gumbel_noise(none_right).scatter_reduce(0, units.exclusive, of_units, "amax")
     right = of_units == best[units.exclusive]
     missed, false_positive = fit.error_rates
@@ -254,7 +254,7 @@ def _right_if_strict(patterns: Patterns, right: Float[Tensor, " c"]) -> Float[Te
     """[C] P(right) if the most frequent answer is right to every prompt to which none is believed."""
     rows = patterns.units.counts.sum(dim=1)
     nothing_believed = patterns.sums(right) < 0.5
-    raised = _leads(patterns) & (rows >= 2) & nothing_believed[patterns.pattern]
+    raised = _leads(patterns) & _may_be_right(patterns) & (rows >= 2) & nothing_believed[patterns.pattern]
     return torch.where(raised, torch.ones_like(right), right)
 
 
@@ -263,9 +263,16 @@ def _right_if_other_gold(patterns: Patterns, right: Float[Tensor, " c"]) -> Floa
     rows = patterns.units.counts.sum(dim=1)
     rows_of_prompt = patterns.sums(rows)[patterns.pattern]
     many = (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * rows_of_prompt)
-    agreed = _leads(patterns) & many & (right < 0.5)
+    agreed = _leads(patterns) & _may_be_right(patterns) & many & (right < 0.5)
     has_agreed = patterns.sums(agreed) > 0
     return torch.where(has_agreed[patterns.pattern], agreed.double(), right)
+
+
+def _may_be_right(patterns: Patterns) -> Bool[Tensor, " c"]:
+    """[C] whether no trusted row tells that the unit is wrong, or that another unit of its pattern is right."""
+    known = patterns.units.known_log_odds
+    is_solved = patterns.sums(known > 0) > 0
+    return (known == 0) & ~is_solved[patterns.pattern]
 
 
 def _rates(patterns: Patterns, right: Float[Tensor, " c"]) -> tuple[float, float]:
@@ -284,12 +291,22 @@ def _rates(patterns: Patterns, right: Float[Tensor, " c"]) -> tuple[float, float
 
 
 def _leads(patterns: Patterns) -> Bool[Tensor, " c"]:
-    """[C] whether the unit has the most rows of its pattern; of several such units the first does."""
-    rows = patterns.units.counts.sum(dim=1)
-    number = len(patterns.times)
-    most = torch.zeros(number).double().scatter_reduce(0, patterns.pattern, rows, "amax")
-    is_most = rows == most[patterns.pattern]
-    place = torch.arange(len(rows))
-    first = torch.full((number,), len(rows))
-    first = first.scatter_reduce(0, patterns.pattern, place.masked_fill(~is_most, len(rows)), "amin")
-    return first[patterns.pattern] == place
+    """[C] whether the unit has the most rows of its pattern; of several such units the one that was refused most often.
+
+    For who leads is believed to be right where the verifier refused it, and errs the more.
+    """
+    refused, rewarded = patterns.units.counts.unbind(1)
+    rows = refused + rewarded
+    has_most_rows = rows == _most(rows, patterns)
+    refusals = refused.masked_fill(~has_most_rows, -1)
+    is_refused_most = refusals == _most(refusals, patterns)
+    place = torch.arange(len(rows)).double()
+    # Of units with equal verdicts any may lead.
+    last_place = _most(place.masked_fill(~(has_most_rows & is_refused_most), -1), patterns)
+    return place == last_place
+
+
+def _most(values: Float[Tensor, " c"], patterns: Patterns) -> Float[Tensor, " c"]:
+    """[C] the highest of the values among the units of the unit's pattern."""
+    lowest = torch.full((len(patterns.times),), -torch.inf).double()
+    return lowest.scatter_reduce(0, patterns.pattern, values, "amax")[patterns.pattern]

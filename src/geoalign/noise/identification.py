@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, sum_by_label
+from geoalign.noise.trusted import OF_ONE_BATCH, known_truth, ruled_out
 from geoalign.noise.units import Units, got_both_verdicts
 
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
@@ -44,7 +45,7 @@ class Identification:
         expected: how many pairs of different verdicts on one answer independent errors would give.
         informedness: J, true positive rate minus false positive rate.
         has_answers: whether any response has an answer that is compared with others.
-        known_answers: how many answers (or responses) have a trusted row.
+        known_answers: how many different answers (or responses) trusted rows tell the truth of.
     """
 
     error_correlation: Interval
@@ -94,8 +95,13 @@ class Identification:
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 
-def identification(units: Units, fit: NoiseFit) -> Identification:
-    """What the verdicts on `units` say of the fit's own reliability."""
+def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] | None = None) -> Identification:
+    """What the verdicts on `units` say of the fit's own reliability.
+
+    Args:
+        answer_keys: [N] `trusted_answer_keys` of the rows, by which an answer of several batches counts once; None: all
+            units are different answers.
+    """
     missed, false_positive = fit.error_rates.tolist()
     judged = units.counts.sum(dim=1) > 0
     answered = units.features[:, 0] > 0
@@ -104,8 +110,19 @@ def identification(units: Units, fit: NoiseFit) -> Identification:
         expected=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false_positive,
         has_answers=bool((answered & judged).any()),
-        known_answers=int((units.known_log_odds != 0).sum()),
+        known_answers=_different_known_answers(units, answer_keys),
     )
+
+
+def _different_known_answers(units: Units, answer_keys: Int[Tensor, " n"] | None) -> int:
+    """How many different answers trusted rows tell the truth of: the same labelled rollouts come with every batch."""
+    known = units.known_log_odds != 0
+    key_of_unit = torch.full(known.shape, OF_ONE_BATCH)
+    if answer_keys is not None:
+        key_of_unit = key_of_unit.scatter_reduce(0, units.of_row, answer_keys, "amax")
+    keys = key_of_unit[known]
+    recognised = keys != OF_ONE_BATCH
+    return len(keys[recognised].unique()) + int((~recognised).sum())
 
 
 def expected_contradictions(units: Units, fit: NoiseFit) -> Float[Tensor, " c"]:
@@ -158,10 +175,7 @@ def observations_corrected_without_rates(
     known = known_truth(rows, observed)
     certain = torch.where(known.isnan(), certain, known)
     if exclusive:
-        right = known == 1
-        solved = sum_by_label(right & rows.answered, rows.group)[rows.group] > 0
-        must_be_wrong = solved & ~right & (rows.answered | rows.lacking)
-        certain = certain.masked_fill(must_be_wrong, 0.0)
+        certain = certain.masked_fill(ruled_out(rows, observed), 0.0)
     return torch.where(_open_rows(rows), certain, observed)
 
 
@@ -196,14 +210,3 @@ def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[T
 def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
     """[N] the rows whose reward may be changed: scored, not alone in their group, and not trusted."""
     return rows.accompanied & ~rows.trusted
-
-
-def known_truth(rows: NoisyRows, observed: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """[N] the truth of the row's answer by its trusted rows: 1 where most have verdict 1, else 0; a tie counts as 0.
-
-    NaN where no row of the answer is trusted.
-    """
-    trusted = sum_by_label(rows.trusted, rows.answer)
-    share = sum_by_label(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
-    truth = (share > 0.5).double().masked_fill(trusted == 0, torch.nan)
-    return truth[rows.answer]

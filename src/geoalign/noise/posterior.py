@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.method.advantages import group_advantages
+from geoalign.method.ties import power_of_two
 from geoalign.noise.channel import SMALLEST, NoiseFit
 from geoalign.noise.rows import NoisyRows, sum_by_label, two_values
 from geoalign.noise.units import Units, got_both_verdicts, verdict_units
@@ -109,13 +110,18 @@ class Posterior:
         # p - mean p, and each row's share of sum v - var(sum t) / n, on the scale of the rewards.
         expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
         variance = self.variance - self.group_variance / count[group].square()
-        variance = (self.scale.square() * variance).masked_fill(~known, 0)
-        spread_of_truth = sum_by_label(expected.square() + variance, group)
         # t' - mean t'.
         centred = group_advantages(self.rewards, group, scale="none")
+        # In units in which no square leaves the range of numbers; powers of two round nothing.
+        unit = _unit_of_group(torch.stack([expected, self.scale, centred]), group)
+        expected = expected / unit[group]
+        scale = self.scale / unit[group]
+        centred = centred / unit[group]
+        variance = (scale.square() * variance).masked_fill(~known, 0)
+        spread_of_truth = sum_by_label(expected.square() + variance, group)
         spread_of_given = sum_by_label(centred.square(), group)
         spread = torch.maximum(spread_of_truth, spread_of_given)
-        deviation = (spread / (count - 1).clamp(min=1)).sqrt() + 1e-6
+        deviation = (spread / (count - 1).clamp(min=1)).sqrt() + 1e-6 / unit
         return centred / deviation[group]
 
 
@@ -235,8 +241,10 @@ def _as_values(rows: NoisyRows, *, predicted: bool) -> _Observations:
     group = rows.group
     centred = group_advantages(rows.rewards, group, scale="none")
     degrees = (sum_by_label(rows.scored, group) - 1).clamp(min=1)
-    deviation = (sum_by_label(centred.square(), group) / degrees).sqrt()
-    usual = deviation[deviation > 0].square().mean().sqrt().nan_to_num()
+    # One unit for all groups, in which no square leaves the range of numbers; a power of two rounds nothing.
+    unit = power_of_two(centred.abs().max())
+    deviation = (sum_by_label((centred / unit).square(), group) / degrees).sqrt() * unit
+    usual = (deviation[deviation > 0] / unit).square().mean().sqrt().nan_to_num() * unit
     scale = torch.where(deviation > 0, deviation, usual)[group]
     return _Observations(
         value=rows.standardised,
@@ -277,12 +285,14 @@ def _verdict_beliefs(
     prior_of_unit, right_of_unit = units.probabilities(fit)
     right = right_of_unit[units.of_row]
     missed, false_positive = fit.error_rates.tolist()
+    # What trusted rows tell is no expectation, of which a part would be missing.
+    is_told = (units.known_log_odds != 0)[units.of_row]
     return _Beliefs(
         prior=prior_of_unit[units.of_row],
         mean=right,
         variance=right * (1 - right),
         wrong=(observations.value - right).abs(),
-        compared=observations.judged & ~rows.trusted,
+        compared=observations.judged & ~rows.trusted & ~is_told,
         same_truth=units.of_row,
         exclusive=units.exclusive[units.of_row],
         fit=fit,
@@ -316,6 +326,13 @@ def _value_beliefs(
         units=None,
         metrics={},
     )
+
+
+def _unit_of_group(values: Float[Tensor, "k n"], group: Int[Tensor, " n"]) -> Float[Tensor, " g"]:
+    """[G] the `power_of_two` of the largest of the values of each group's rows."""
+    largest = values.abs().amax(dim=0)
+    of_group = largest.new_zeros(int(group.max()) + 1)
+    return power_of_two(of_group.scatter_reduce(0, group, largest, "amax"))
 
 
 def _group_mean(values: Float[Tensor, " n"], rows: NoisyRows) -> Float[Tensor, " n"]:

@@ -215,7 +215,10 @@ def joined_batches(batches: Sequence[Mapping[str, Tensor]], decay: float) -> Noi
 def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     """The two verdicts, the lower first; None where the rewards are no verdicts.
 
-    They are the only two values, or those near which nearly all rewards lie: then something small is added to verdicts.
+    They are the only two values, but for rounding; or those near which nearly all rewards lie: then something small is
+    added to verdicts, and 5% of the rewards at least must lie at the rarer one. This must hold too where values that
+    differ by more than the rounding of their own size count as equal beside far larger ones: a single reward of -1e7
+    makes no verdicts of scores.
     """
     values = tied_rewards(rewards, torch.zeros_like(rewards, dtype=torch.long)).unique()
     if len(values) < 2:
@@ -232,7 +235,9 @@ def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     upper_share = float(upper.double().mean())
     rarer_share = min(upper_share, 1 - upper_share)
     both_common = rarer_share >= 1 - _NEARLY_ALL
-    if len(values) == 2 or (both_common and nearly_all_near):
+    # Each level by its own size: beside -1e7 all rewards between -3 and 3 are equal, but for rounding.
+    only_two_values = len(tied_rewards(rewards, upper.long()).unique()) == 2
+    if only_two_values or (both_common and nearly_all_near):
         return float(low), float(high)
     return None
 

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.noise.channel import COLD_ROUNDS, LOG_ODDS_LIMIT, NoiseFit, starts_of
+from geoalign.noise.channel import COLD_ROUNDS, NoiseFit, starts_of
 from geoalign.noise.rows import NoisyRows, sum_by_label
+from geoalign.noise.trusted import ruled_out
 
 # Pseudo-counts of a group's Beta rate: of two rows the other's verdict must not outweigh a row's own.
 _RATE_PSEUDO = 4.0
@@ -26,6 +27,8 @@ _PRIOR_THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 _LEAST_THETA = torch.tensor([-torch.inf, -torch.inf, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
 # Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards such would raise them.
 _UNANSWERED_LOG_ODDS = -3.0
+# Log-odds of what a trusted row tells: more than the verdicts on an answer add up to.
+_CERTAIN = 1e6
 # e, where EM starts; a number of float32.
 _FIRST_ERROR = torch.tensor(0.4, dtype=torch.float32).double()
 
@@ -40,7 +43,7 @@ class Units:
         counts: [C, 2] how many verdicts 0 and 1 a unit got.
         known_log_odds: [C] log-odds that trusted rows add.
         features: [C, F] x, what the prior is made of.
-        fixed_log_odds: [C] log-odds of the prior that are not fitted.
+        fixed_log_odds: [C] log-odds of the prior that are not fitted: of units without an answer among answers.
         weight: [C] of the unit in the fit.
         exclusive: [C] of the units with one label at most one is right.
         prior_theta: [F] prior mean of theta.
@@ -62,12 +65,20 @@ class Units:
 
     def probabilities(self, fit: NoiseFit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
         """[C] P(right) of each unit before its verdicts are seen, and after."""
-        prior_log_odds = self.features @ fit.theta + self.fixed_log_odds
+        prior_log_odds = self._prior_log_odds(fit)
         # A verdict 1 multiplies the odds of right by R(1), a verdict 0 divides them by R(0).
         signs = torch.tensor([-1.0, 1.0]).double()
         evidence = self.effective_counts(fit) @ (fit.likelihood_ratio.log() * signs)
         posterior_log_odds = prior_log_odds + evidence + self.known_log_odds
         return self._shares(prior_log_odds), self._shares(posterior_log_odds)
+
+    def chances_of_truth(self, fit: NoiseFit) -> Float[Tensor, " c"]:
+        """[C] P(right) of each unit by its prior and by trusted rows, before verdicts are seen."""
+        return self._shares(self._prior_log_odds(fit) + self.known_log_odds)
+
+    def _prior_log_odds(self, fit: NoiseFit) -> Float[Tensor, " c"]:
+        """[C] the log-odds of right before anything is known of the unit's own rows."""
+        return self.features @ fit.theta + self.fixed_log_odds
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = COLD_ROUNDS) -> NoiseFit:
         """Fits the noise model by EM.
@@ -163,7 +174,8 @@ def verdict_units(
 
     The features of an answer are 1, its log share of the group, and its mean prediction; those of a response in a group
     without answers are 1 and the log-odds at which the rest of the group is rewarded. A response without an answer
-    among answers has fixed log-odds, and weight 0: each reward of one would raise the false positive rate.
+    among answers has fixed log-odds, and weight 0: each reward of one would raise the false positive rate. It is wrong
+    for certain where answers are `exclusive` and a trusted row shows one of the group's to be right.
 
     Args:
         prediction: [N] z, a prediction of the true reward; zeros where there is none.
@@ -194,14 +206,19 @@ def verdict_units(
     own_label = len(group) + torch.arange(len(group))
     exclusive_label = torch.where(answered & exclusive, group, own_label)
     trusted_verdicts = sum_by_label((2 * verdict - 1) * (judged & rows.trusted), unit)
+    lacks_answer = ~fitted
+    fixed_log_odds = _UNANSWERED_LOG_ODDS * lacks_answer
+    if exclusive:
+        is_ruled_out = sum_by_label(ruled_out(rows, verdict), unit) > 0
+        fixed_log_odds = fixed_log_odds.masked_fill(lacks_answer & is_ruled_out, -_CERTAIN)
     answered_share = float(answered.double().mean())
     return Units(
         of_row=unit,
         group=group,
         counts=by_verdict(unit, verdict, judged & ~rows.trusted),
-        known_log_odds=LOG_ODDS_LIMIT * trusted_verdicts,
+        known_log_odds=_CERTAIN * trusted_verdicts,
         features=torch.stack([each.double() for each in features], dim=1),
-        fixed_log_odds=_UNANSWERED_LOG_ODDS * ~fitted,
+        fixed_log_odds=fixed_log_odds,
         weight=sum_by_label(rows.weights, unit) / size * fitted,
         exclusive=exclusive_label.unique(return_inverse=True)[1],
         prior_theta=_PRIOR_THETA,

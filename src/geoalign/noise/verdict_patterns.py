@@ -1,11 +1,11 @@
-"""The verdicts on the answers to a prompt as counts, prompts with equal counts as one."""
+"""The verdicts on the answers to a prompt as counts, prompts of which the same is known as one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.noise.rows import NoisyRows, sum_by_label
@@ -14,10 +14,12 @@ from geoalign.noise.units import Units
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """The units with verdicts, groups with equal counts of verdicts as one pattern.
+    """The units with verdicts, groups with equal counts of verdicts and equal known truths as one pattern.
+
+    Neither the order of the rows nor the numbers of groups and answers show in it.
 
     Attributes:
-        units: C units, those of one group of each pattern.
+        units: C units, those of one group of each pattern: pattern by pattern, within it by `_kinds`.
         pattern: [C] the pattern of each unit.
         times: [P] how many groups each pattern stands for.
     """
@@ -32,19 +34,26 @@ class Patterns:
 
 
 def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
-    """The patterns of the units that got verdicts.
+    """The patterns of the units that got verdicts, or whose truth trusted rows tell, in groups with verdicts.
 
     The prior of an answer is made anew of counts alone (`_features`), so that verdicts are independent of it given the
     truth.
     """
-    judged = units.counts.sum(dim=1) > 0
     group = units.group
+    judged = units.counts.sum(dim=1) > 0
+    told = units.known_log_odds != 0
     answered_rows = sum_by_label(rows.answered, units.of_row)
-    pattern, times = _pattern_of_groups(units, group, answered_rows)
+    kind = _kinds(units, answered_rows)
+    # Units of neither verdicts nor answers say nothing of their group.
+    pattern, times = _pattern_of_groups(kind, group, judged | (answered_rows > 0))
     # Of each pattern the units of its first group are kept.
     first_group = torch.full((len(times),), len(pattern))
     first_group = first_group.scatter_reduce(0, pattern, torch.arange(len(pattern)), "amin")
-    kept = judged & (first_group[pattern[group]] == group)
+    has_verdicts = sum_by_label(judged, group)[group] > 0
+    is_kept = (judged | (told & has_verdicts)) & (first_group[pattern[group]] == group)
+    kept = is_kept.nonzero().flatten()
+    kept = kept[kind[kept].argsort(stable=True)]
+    kept = kept[pattern[group[kept]].argsort(stable=True)]
     features = _features(rows, units, group, answered_rows)[kept]
     # The log share of an answer, the second feature, has the prior mean that it has among all units.
     prior_theta = torch.zeros(features.shape[1]).double()
@@ -58,28 +67,44 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
         features=features,
         fixed_log_odds=units.fixed_log_odds[kept],
         weight=times[of_unit].double(),
-        exclusive=units.exclusive[kept].unique(return_inverse=True)[1],
+        exclusive=_numbered_as_they_come(units.exclusive[kept]),
         prior_theta=prior_theta,
         least_theta=torch.full_like(prior_theta, -torch.inf),
     )
     return Patterns(distinct, of_unit, times.double())
 
 
-def _pattern_of_groups(
-    units: Units, group: Int[Tensor, " c"], answered_rows: Float[Tensor, " c"]
-) -> tuple[Int[Tensor, " g"], Int[Tensor, " p"]]:
-    """[G] the pattern of each group, and [P] how many groups have it."""
-    judged = units.counts.sum(dim=1) > 0
+def _kinds(units: Units, answered_rows: Float[Tensor, " c"]) -> Int[Tensor, " c"]:
+    """[C] units of one number are alike: in their rows with an answer, their verdicts, and what else is known of them.
+
+    Numbers ascend with the answered rows, then with whether there are verdicts, with refusals and with rewards.
+    """
     refused, rewarded = units.counts.unbind(1)
-    kinds = torch.stack([answered_rows, judged.double(), refused, rewarded], dim=1)
-    kind = kinds.unique(dim=0, return_inverse=True)[1]
+    judged = refused + rewarded > 0
+    # Of units without verdicts it does not matter how likely those were held to be right.
+    fixed = units.fixed_log_odds.double() * judged
+    alike = torch.stack([answered_rows, judged.double(), refused, rewarded, units.known_log_odds, fixed], dim=1)
+    return alike.unique(dim=0, return_inverse=True)[1]
+
+
+def _pattern_of_groups(
+    kind: Int[Tensor, " c"], group: Int[Tensor, " c"], counted: Bool[Tensor, " c"]
+) -> tuple[Int[Tensor, " g"], Int[Tensor, " p"]]:
+    """[G] the pattern of each group, and [P] how many groups have it; groups are alike in their counted units."""
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
     codes = torch.randint(2**62, (int(kind.max()) + 1,), generator=Generator().manual_seed(0))
-    counted = judged | (answered_rows > 0)
     sums = torch.zeros(int(group.max()) + 1, dtype=torch.long)
     sums = sums.index_add(0, group, codes[kind] * counted)
     _, pattern, times = sums.unique(return_inverse=True, return_counts=True)
     return pattern, times
+
+
+def _numbered_as_they_come(labels: Int[Tensor, " c"]) -> Int[Tensor, " c"]:
+    """[C] the labels by numbers from 0, in the order in which they first occur."""
+    _, number = labels.unique(return_inverse=True)
+    first = torch.full((int(number.max()) + 1,), len(labels))
+    first = first.scatter_reduce(0, number, torch.arange(len(labels)), "amin")
+    return first.argsort().argsort()[number]
 
 
 def _features(

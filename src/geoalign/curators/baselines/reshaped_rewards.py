@@ -82,6 +82,9 @@ def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) ->
         same = torch.tensor([each == answer for each in answers]) & ~rewards.isnan()
         if not bool(same.any()):
             continue
+        if bool((rewards[same] == rewards[same][0]).all()):
+            # A mean of equal numbers may differ from them by rounding.
+            continue
         # Sorted, so that the order of the rows does not show in the last bit; in a unit in which no sum overflows.
         ascending = rewards[same].sort().values
         unit = power_of_two(ascending.abs().max())
@@ -119,6 +122,8 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
             if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
                 rewards[rows[silent]] = observed.nan_to_num(torch.inf).min()
         change = (rewards - observed).abs()
+        # A reward that stays has the bits that it came with: `observed` has made equal what differs by rounding.
+        rewards = torch.where(rewards == observed, rollouts.rewards, rewards)
         scores = change.float().clamp(max=torch.finfo(torch.float32).max)
         metrics = {"changed_rewards": float((change > 0).sum())}
         return replace(identity(rollouts, metrics), rewards=rewards, scores=scores)

@@ -99,3 +99,9 @@ def test_response_keys():
     assert torch.equal(keys, response_keys([[1, 2], [12], [1, 2], [], "12", "\ud800"]))
     with pytest.raises(InputError, match="response_keys: expected 3 rows"):
         rollouts(response_keys=keys)
+
+
+def test_a_missing_field_is_named_with_the_setting_that_gives_it():
+    givers = "second_verifier gives second_rewards, the adapter itself gives hidden"
+    with pytest.raises(InputError, match=rf"Appeals needs .* second_rewards, hidden: .*{givers}"):
+        rollouts().require("second_rewards", "hidden", by="Appeals")

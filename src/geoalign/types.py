@@ -32,6 +32,16 @@ _TENSORS = {
 }
 
 
+# Which setting of an engine gives a field; its adapter gives the others, or cannot.
+_SETTINGS = {
+    "answers": "rollout_fields",
+    "reference_rewards": "rollout_fields",
+    "true_rewards": "rollout_fields",
+    "trusted": "labelled_rollouts",
+    "second_rewards": "second_verifier",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Rollouts:
     """A batch of B rollouts, as a curator reads it.
@@ -148,9 +158,10 @@ class Rollouts:
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
             call = ", ".join(f"{name}=..." for name in missing)
+            givers = ", ".join(f"{_SETTINGS.get(name, 'the adapter itself')} gives {name}" for name in missing)
             raise InputError(
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
-                "(inside TRL: set the trainer's rollout_fields, unless the adapter provides it)"
+                f"(in an engine {givers})"
             )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign import CURATORS, Curator, Rollouts
+from geoalign import CURATORS, GRPO, Curator, Monitor, Rollouts
 from geoalign.curators.appeals import Appeals
 from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
@@ -200,3 +200,47 @@ def test_verdicts_on_a_few_rows_recover_what_no_fit_can():
             found.append(agreement(curator.curate(rollouts), rollouts)["advantage_cosine"])
         cosines[name] = sum(found[2:]) / 3
     assert cosines["appeals"] > cosines["alone"] + 0.05, cosines
+
+
+def test_a_verdict_that_differs_from_the_reward_by_rounding_overturns_nothing():
+    # In float32 0.1 + 0.6 is 0.70000005.
+    rollouts = replace(batch(), rewards=torch.tensor([0.1] * 8) + torch.tensor([0.6, 0, 0, 0, 0.6, 0, 0, 0]))
+    second = torch.tensor([0.7, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]).tolist()
+    curator = Appeals(curator="grpo", choose="random", budget=8)
+    curation = curator.curate(replace(rollouts, second_rewards=lambda rows: [second[row] for row in rows]))
+    assert curation.metrics["overturned"] == 1
+
+
+@pytest.mark.parametrize(("budget", "drawn"), [(1, 0), (2, 1), (3, 1), (8, 2), (10, 3)])
+def test_a_quarter_of_the_budget_is_drawn_a_half_rounded_up_and_at_least_one_of_two(budget, drawn):
+    made = synthetic_rollouts(4, 4, 2, seed=0, rewards="binary").rollouts
+    ones = replace(made, second_rewards=lambda rows: [1.0] * len(rows))
+    curation = Appeals(curator="grpo", choose="random", budget=budget).curate(ones)
+    assert curation.metrics.get("checks", 0) == drawn
+    assert curation.metrics["appeals_asked"] == budget
+
+
+def checked_batch(rewards):
+    """24 prompts with two answers each, of which the second verifier finds the later one right."""
+    return Rollouts(
+        rewards=torch.tensor(rewards),
+        groups=torch.arange(24).repeat_interleave(2),
+        answers=["7", "8"] * 24,
+        second_rewards=lambda rows: [float(row % 2) for row in rows],
+    )
+
+
+def test_the_trial_does_not_warn_of_what_verdicts_put_right(caplog):
+    # Nothing tells the rates but the verdicts, and these are on more than 20 answers.
+    curator = Appeals(Denoise(geometry="none", window=1), budget=40)
+    found = [curator.curate(checked_batch([1.0, 0.0] * 24)).metrics["identified"] for _ in range(2)]
+    assert found == [1, 1]
+    assert caplog.messages == []
+
+
+def test_an_alarm_of_the_curator_within_is_raised_once(caplog):
+    # Of the two accepted answers to every other prompt one at least is wrong.
+    within = Monitor(GRPO(), bounds={"least_wrong_share": 0.1})
+    curation = Appeals(within, choose="random", budget=1).curate(checked_batch([1.0, 1.0, 0.0, 0.0] * 12))
+    assert curation.metrics["alarms"] == 1
+    assert len(caplog.messages) == 1

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from geoalign import Appeals, Curator, Denoise, Rollouts
-from geoalign.curators.care.chooser import corrective_gap
-from geoalign.curators.choosers import CHOOSERS, Candidates, OpenAnswers, open_answers
+from geoalign.curators.candidates import Candidates
+from geoalign.curators.care.chooser import Judgement, corrective_gap
+from geoalign.curators.choosers import CHOOSERS, OpenAnswers, open_answers
 from geoalign.curators.curator import identity
+from geoalign.curators.verdict_values import VerdictValues
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import group_advantages
 
@@ -72,6 +74,89 @@ def test_a_prompt_is_done_when_its_right_answer_is_found():
     assert asked == [[0]]
     # "7" is right, so "9" is wrong, whatever the verifier said.
     assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+# Answers to one prompt, of which "7" is right, and 0.1 for the format beside the verdict.
+TOLD_ANSWERS = ["7", "7", "7", "8", "8", "9"]
+BONUS = [0.0, 0.0, 0.0, 0.1, 0.1, 0.1]
+
+
+def batch_with_a_bonus(asked, rewards=(0.0, 0.0, 0.0, 1.1, 1.1, 0.1)):
+    """The verifier has refused "7" and accepted "8"; the second one gives the bonus, too."""
+
+    def second_rewards(rows):
+        asked.append(list(rows))
+        return [(TOLD_ANSWERS[row] == "7") + BONUS[row] for row in rows]
+
+    return Rollouts(
+        rewards=torch.tensor(rewards),
+        groups=torch.zeros(6).long(),
+        answers=TOLD_ANSWERS,
+        hidden=torch.randn(6, 4, generator=torch.Generator().manual_seed(0)),
+        second_rewards=second_rewards,
+    )
+
+
+def test_a_right_answer_without_the_bonus_that_others_have_is_right():
+    asked = []
+    curator = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=6)
+    curation = curator.curate(batch_with_a_bonus(asked))
+    # The verdict 1.0 on "7" is lower than the reward 1.1 of "8". Wrong answers get the low verdict, without a bonus.
+    assert asked == [[0]]
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_verdicts_without_the_bonus_of_the_rewards_are_right_as_well():
+    rollouts = replace(
+        batch_with_a_bonus([], rewards=(0.1, 1.1, 0.1, 0.1, 0.1, 0.1)),
+        second_rewards=lambda rows: [float(TOLD_ANSWERS[row] == "7") for row in rows],
+    )
+    curation = Appeals(random_share=0.0, choose="care", curator="grpo", budget=6).curate(rollouts)
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
+    assert curation.metrics["appeals_asked"] == 1
+
+
+def test_a_solved_prompt_is_left_alone_whatever_bonus_others_have():
+    asked = []
+    rollouts = replace(batch_with_a_bonus(asked), trusted=torch.arange(6) == 0)
+    rollouts = replace(rollouts, rewards=torch.tensor([1.0, 0.0, 0.0, 1.1, 1.1, 0.1]))
+    Appeals(curator=Scoring([0.0] * 6), choose="error", enough=0.01, budget=6, random_share=0.0).curate(rollouts)
+    assert asked == []
+
+
+def test_a_response_with_a_bonus_or_a_penalty_may_be_refused():
+    asked = []
+    rollouts = batch_with_a_bonus(asked, rewards=(1.0, 0.0, 0.0, 1.1, -0.1, 0.1))
+    Appeals(random_share=0.0, choose="negatives", curator="grpo", budget=6).curate(rollouts)
+    assert sorted(asked[0]) == [1, 2, 4, 5]
+
+
+def test_verdicts_below_every_reward_leave_refused_rows_to_ask_about():
+    # All rows are formatted: a refused one has 0.1, and a verdict on it 0.
+    rollouts = replace(
+        batch_with_a_bonus([], rewards=(1.1, 0.1, 0.1, 0.1, 0.1, 0.1)), second_rewards=lambda rows: [0.0] * len(rows)
+    )
+    curator = Appeals(random_share=0.5, choose="negatives", curator="grpo", budget=5)
+    curation = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
+    assert curation.metrics["checks"] == 3
+    assert curation.metrics["appeals_asked"] == 5
+
+
+@pytest.mark.parametrize(("rewards", "expected"), [((1.0, 0.0, 0.0, 1.0), 0.0), ((1.0, 1.0, 0.0, 0.0), 1.0)])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 1, 0, 3]])
+def test_of_trusted_rows_that_contradict_each_other_most_decide_and_each_keeps_its_reward(rewards, expected, order):
+    """Of the first four rows, with one answer, two or three are trusted."""
+    trusted = (True, expected == 1, True, False)
+    rollouts = Rollouts(
+        rewards=torch.tensor(rewards)[order],
+        groups=torch.zeros(4).long(),
+        answers=["7"] * 4,
+        trusted=torch.tensor(trusted)[order],
+        second_rewards=lambda rows: [None] * len(rows),
+    )
+    curation = Appeals(random_share=0.0, choose="random", curator="grpo", budget=2).curate(rollouts)
+    known = [reward if trust else expected for reward, trust in zip(rewards, trusted, strict=True)]
+    assert curation.rewards.tolist() == [known[row] for row in order]
 
 
 def test_negatives_are_refused_responses_alone():
@@ -142,6 +227,7 @@ def test_rows_without_a_reward_do_not_count():
             trusted=torch.zeros(len(rewards)).bool(),
             scores=torch.zeros(len(rewards)),
             log_odds=True,
+            verdict_values=VerdictValues(0.0, 1.0),
         )
         return open_answers(candidates, middle=0.5)
 
@@ -183,6 +269,24 @@ def test_care_refuses_states_of_another_width():
     curator.curate(batch([]))
     with pytest.raises(InputError, match=r"Care: expected hidden states of width 4, as before; got 5"):
         curator.curate(replace(batch([]), hidden=torch.zeros(12, 5)))
+
+
+def test_care_judges_each_batch_anew_if_the_last_was_only_heard():
+    curator = Appeals(random_share=0.0, choose="care", curator="grpo", budget=6)
+    curator.hear(batch([]))
+    asked = []
+    # The same prompts under other numbers.
+    curator.hear(replace(batch(asked), groups=torch.tensor([5] * 6 + [6] * 6)))
+    assert sorted(row for call in asked for row in call) == [0, 3, 6, 10, 11]
+
+
+def test_of_prompts_whose_vote_is_trusted_the_largest_gap_comes_first():
+    judgement = Judgement(
+        groups=[0, 1, 2, 3],
+        gap=torch.tensor([1.0, 2.0, 0.5, 0.25]),
+        trusts_vote=torch.tensor([True, True, True, False]),
+    )
+    assert judgement.places_by_priority() == [3, 1, 0, 2]
 
 
 def test_the_corrective_gap_is_the_change_of_the_advantages():
@@ -255,3 +359,27 @@ def test_checks_end_where_little_is_left_to_find_out():
     assert asked_by_error(12, enough=0.9) == []
     with pytest.raises(ConfigError, match=r"^appeals.enough: expected choose: error, which it is for, got majority$"):
         Appeals(random_share=0.0, choose="majority", curator="grpo", enough=0.1)
+
+
+@pytest.mark.parametrize("rounding", [-2e-7, 2e-7])
+def test_checks_that_decide_equally_much_up_to_rounding_stay_in_the_order_of_their_rows(rounding):
+    asked = []
+    # Both prompts have the same answers and the same scores, but for the last bits.
+    scores = [0.5, 0.5, 0.5, 0.5 + rounding, 0.5 + rounding, 0.5 + rounding]
+    rollouts = replace(
+        batch_with_a_bonus(asked, rewards=(0.0, 0.0, 1.0, 0.0, 0.0, 1.0)),
+        groups=torch.tensor([0, 0, 0, 1, 1, 1]),
+        answers=["7", "7", "8", "7", "7", "8"],
+    )
+    Appeals(curator=Scoring(scores), choose="error", budget=1, random_share=0.0).curate(rollouts)
+    Appeals(curator=Scoring(scores), choose="informative", budget=1, random_share=0.0).curate(rollouts)
+    assert asked == [[0], [0]]
+
+
+def test_checks_end_in_a_batch_of_equal_rewards_once_the_verdicts_are_known():
+    asked = []
+    curator = Appeals(curator=Scoring(SURE_AND_OPEN), choose="error", enough=0.9, budget=12, random_share=0.0)
+    curator.curate(batch(asked))
+    curator.curate(replace(batch(asked), rewards=torch.zeros(12)))
+    # Nothing in the first batch; of the second one row of the twelve.
+    assert asked == [[6]]

@@ -26,6 +26,22 @@ def test_a_rising_majority_that_lasts_becomes_the_label():
     assert visit(curator, "5", "5", "6", "5") == [1, 1, 0, 1]
 
 
+def test_a_prompt_in_two_groups_of_a_batch_is_visited_once():
+    curator = OLR(visits=2, slope=0.0)
+    rollouts = Rollouts(
+        rewards=torch.zeros(6),
+        groups=torch.tensor([0, 0, 0, 1, 1, 1]),
+        answers=["5", "5", "6", "6", "5", "7"],
+        prompt_keys=torch.full((6,), 7),
+    )
+    assert curator.curate(rollouts).rewards.tolist() == [0] * 6
+    curation = curator.curate(rollouts)
+    # The second visit: three of the six rows give the majority answer "5".
+    assert curation.rewards.tolist() == [1, 1, 0, 0, 1, 0]
+    assert curation.metrics["refined_groups"] == 1
+    assert curation.metrics["majority_share"] == 1 / 2
+
+
 def test_another_prompt_has_its_own_history():
     curator = OLR(visits=3, slope=0.1)
     for answers in (["5", "5", "6", "7"], ["5", "5", "6", None]):

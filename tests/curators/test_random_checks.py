@@ -80,6 +80,27 @@ def test_a_batch_of_equal_rewards_counts_once_both_verdicts_are_known():
     assert checks.metrics(1)["checked_false_positive_rate"] == 1
 
 
+def test_a_bonus_is_no_verdict_where_all_responses_are_refused():
+    refused = batch([0.0, 0.1, 0.1, 0.0])
+    checks = RandomChecks(4)
+    # The last row is right, and its verdict tells that 0 and 0.1 are the same one.
+    checks.add(refused, [0, 1, 2, 3], [0.0, 0.1, 0.1, 1.1])
+    metrics = checks.metrics(4)
+    assert metrics["checked_false_positive_rate"] == 0
+    assert metrics["checked_false_negative_rate"] == 1
+
+
+def test_a_batch_of_refused_responses_leaves_the_values_that_an_earlier_one_has_shown():
+    checks = RandomChecks(3)
+    checks.add(batch([0.0, 0.1, 1.0, 1.1]), [1], [0.1])
+    resumed = RandomChecks(3)
+    resumed.load_state_dict(checks.state_dict())
+    resumed.add(batch([0.0, 0.1, 0.1, 0.0]), [0, 1], [0.0, 0.1])
+    # Three wrong rows, and none of them was accepted.
+    assert resumed.metrics(2)["checked_false_positive_rate"] == 0
+    assert math.isnan(resumed.metrics(2)["checked_false_negative_rate"])
+
+
 def test_rewards_that_are_no_verdicts_have_no_rates():
     checks = RandomChecks(2)
     checks.add(batch([0.0, 1.0]), [0], [0.0])

@@ -27,10 +27,10 @@ def returning(value):
         (ServiceError("refused"), "ServiceError: refused"),
         (InputError("second_rewards: expected 3 values"), "expected 3 values"),
         ([1.0], "1 verdicts on 3 rows"),
-        (None, "NoneType"),
+        (None, "expected a list of verdicts, got NoneType"),
         ("yes", "expected a list of verdicts, got str"),
         ({0: 1.0, 1: 0.0, 2: 1.0}, "expected a list of verdicts, got dict"),
-        (torch.tensor(1.0), "TypeError"),
+        (torch.tensor(1.0), "expected a list of verdicts, got Tensor"),
     ],
 )
 def test_what_fails_as_a_whole_answers_nothing_and_is_said_once(value, said, caplog):
@@ -38,6 +38,20 @@ def test_what_fails_as_a_whole_answers_nothing_and_is_said_once(value, said, cap
     assert guarded([0, 1, 2]) == guarded([3, 4, 5]) == [None] * 3
     assert len(caplog.messages) == 1
     assert said in caplog.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "second_rewards: expected a list of verdicts, got NoneType"),
+        (torch.tensor(1.0), "second_rewards: expected a list of verdicts, got Tensor"),
+        (["1.0", 1.0], "second_rewards: expected a number or None as a verdict, got str"),
+        ([math.inf, 1.0], r"second_rewards: expected a verdict between .* got inf"),
+    ],
+)
+def test_without_the_guard_an_error_says_what_was_returned(value, said):
+    with pytest.raises(InputError, match=said):
+        ask([[0], [1]], returning(value))
 
 
 @pytest.mark.parametrize("wrong", ["1.0", [1.0], math.inf, 1e39, 10**400, object()])

@@ -60,7 +60,7 @@ class SecondOpinion:
             rows=len(given),
             unanswered=hearing.unanswered,
             overturned=int(hearing.overturned.sum()),
-            lowered=int((given < before).sum()),
+            lowered=int((hearing.overturned & (given < before)).sum()),
             flagged_before=int(hearing.trial.anomalous.sum()),
         )
         return hearing

@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.choosers import CHOOSERS, Candidates, ChooserName, GroupAnswer, RemainingError
+from geoalign.curators.alarms import on_trial
+from geoalign.curators.candidates import Candidates, GroupAnswer
+from geoalign.curators.choosers import CHOOSERS, ChooserName, RemainingError
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
@@ -22,12 +24,15 @@ from geoalign.curators.second_verifier import (
     Question,
     SecondVerifierGuard,
     ask,
+    observed_rewards,
     questions_about,
     responses_of,
     rows_to_ask_about,
     trusted_rows,
 )
+from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.errors import ConfigError
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -48,10 +53,12 @@ class AppealsConfig:
     enough: Share = setting(
         default=0.0,
         help="With choose: error, no more is asked in a batch once the squared error of the advantages that is left is "
-        "expected to be below this share of their squared norm; 0: the budget is used up.",
+        "expected to be below this share of their squared norm; 0: the budget is used up, as it is where rewards are "
+        "no verdicts, or have been equal in all batches so far.",
     )
     random_share: AnyShare = setting(
-        default=0.25, help="Share of the budget for rows drawn at random, which give rates."
+        default=0.25,
+        help="Share of the budget for rows drawn at random, which give rates; at least 1 of a budget above 1.",
     )
     check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
@@ -63,11 +70,12 @@ class Hearing:
     Attributes:
         rollouts: the batch with the verdicts as trusted rewards.
         answered_rows: [A] the rows that have a verdict.
-        overturned: [A] where the verdict is another than the reward.
+        overturned: [A] where the verdict is another than the reward, by more than rounding.
         drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
         questions: how many distinct responses were asked about.
         unanswered: how many of them got no verdict.
+        observed: [B] the rewards before any verdict; NaN where a row was trusted already.
     """
 
     rollouts: Rollouts
@@ -77,6 +85,7 @@ class Hearing:
     trial: Curation
     questions: int
     unanswered: int
+    observed: Float[Tensor, " b"]
 
     def onto(self, decided: Curation) -> Curation:
         """The decision on the batch; asked rows have the trial's scores, and if they have one and are overturned, are
@@ -106,9 +115,10 @@ class Appeals(Holder[AppealsConfig]):
     counted. If the chooser goes by scores and no row has one, none is chosen.
 
     Before any is chosen, `random_share` of the budget is drawn at random among the rows that have a reward and are not
-    trusted: `random_share` times `budget` rows, rounded. They are asked about first, and of the verdicts on them the
-    verifier's error rates are made, window by window, with an alarm where one rises (`RandomChecks`). Chosen rows never
-    enter a rate. With a `random_share` of 0 none is drawn.
+    trusted: `random_share` times `budget` rows, rounded, a half up, and at least one. They are asked about first, and
+    of the verdicts on them the verifier's error rates are made, window by window, with an alarm where one rises
+    (`RandomChecks`). Chosen rows never enter a rate. With a `random_share` of 0 none is drawn, nor with a budget of 1
+    and a share below a half: then the one question is chosen.
 
     An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
     verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
@@ -128,7 +138,7 @@ class Appeals(Holder[AppealsConfig]):
     """
 
     headline = ("appeals", "overturned")
-    kept = ("chooser", "random_checks")
+    kept = ("chooser", "random_checks", "seen_verdicts")
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -151,8 +161,8 @@ class Appeals(Holder[AppealsConfig]):
             # The rewards of rows that the second verifier overturns.
             acts_on = ("rewards",) if self._inner_reads_trusted else self._chooser.acts_on
             self.acts_on = tuple(dict.fromkeys((*self.acts_on, *acts_on)))
-        # How many rows of a batch are drawn at random.
-        self._draws = round(self.config.random_share * self.config.budget)
+        self._draws = drawn_of(self.config.budget, self.config.random_share)
+        self._seen_verdicts = SeenVerdicts()
         self._random_checks = RandomChecks(self.config.check_window)
         self._guard = SecondVerifierGuard()
 
@@ -167,6 +177,7 @@ class Appeals(Holder[AppealsConfig]):
         guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
         hearing = self.hear(guarded, generator=generator)
         curation = hearing.onto(self._decision(hearing, generator, details=details))
+        self._seen_verdicts.learn(hearing.observed, trusted_rewards(hearing.rollouts))
         if not self._draws:
             return curation
         checked = self._checked(rollouts, hearing)
@@ -180,13 +191,12 @@ class Appeals(Holder[AppealsConfig]):
             generator: of the rows drawn at random, and of choosers that draw.
 
         Raises:
-            InputError: the second verifier returns another number of verdicts than it was asked for.
+            InputError: the second verifier returns anything but a number or None for each row that it is asked about.
         """
         rollouts.require(*self._chooser.requires, "second_rewards", by="Appeals")
         generator = self.drawing_from(generator)
-        trial = identity(rollouts)
-        if self._inner_reads_trusted:
-            trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
+        self._chooser.begin()
+        trial = self._trial(rollouts)
         inquiry = Inquiry(rollouts)
         drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
         inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)))
@@ -196,17 +206,27 @@ class Appeals(Holder[AppealsConfig]):
         return Hearing(
             rollouts=inquiry.rollouts,
             answered_rows=answered_rows,
-            overturned=inquiry.rollouts.rewards[answered_rows] != rollouts.rewards[answered_rows],
+            overturned=differing(rollouts.rewards[answered_rows], inquiry.rollouts.rewards[answered_rows]),
             drawn_rows=[row for row in drawn if row in answered],
             trial=trial,
             questions=inquiry.questions,
             unanswered=inquiry.unanswered,
+            observed=inquiry.observed,
         )
+
+    def _trial(self, rollouts: Rollouts) -> Curation:
+        """The inner curator's curation of the batch before any verdict; it learns and warns of nothing."""
+        if not self._inner_reads_trusted:
+            return identity(rollouts)
+        with on_trial():
+            return deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
 
     def _ask_about_chosen_rows(self, inquiry: Inquiry, scores: Float[Tensor, " b"], generator: Generator) -> None:
         """Asks as the chooser says, in one round or in several, until the budget is used up or it names no row."""
         while inquiry.questions < self.config.budget:
-            candidates = self._candidates(inquiry.rollouts, scores, unanswered_rows=inquiry.unanswered_rows)
+            candidates = self._candidates(
+                inquiry.rollouts, scores, unanswered_rows=inquiry.unanswered_rows, observed=inquiry.observed
+            )
             in_order = self._chooser.next_rows(candidates, generator)
             questions = questions_about(in_order, inquiry.rollouts, among=candidates.rows)
             affordable = questions[: self.config.budget - inquiry.questions]
@@ -224,7 +244,9 @@ class Appeals(Holder[AppealsConfig]):
 
     def _decision(self, hearing: Hearing, generator: Generator, *, details: bool) -> Curation:
         """The inner curator's curation of the batch with its verdicts; the chooser learns from them."""
-        heard = self._candidates(hearing.rollouts, hearing.trial.scores, unanswered_rows=set())
+        heard = self._candidates(
+            hearing.rollouts, hearing.trial.scores, unanswered_rows=set(), observed=hearing.observed
+        )
         if self._inner_reads_trusted:
             self._chooser.learn(heard, generator)
             return self._inner.curate(hearing.rollouts, generator=generator, details=details)
@@ -234,8 +256,20 @@ class Appeals(Holder[AppealsConfig]):
         decided = self._inner.curate(settled, generator=generator, details=details)
         return replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source])
 
-    def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, unanswered_rows: set[int]) -> Candidates:
-        """What the chooser sees; no more is asked about `unanswered_rows`, which were asked about in vain."""
+    def _candidates(
+        self,
+        rollouts: Rollouts,
+        scores: Float[Tensor, " b"],
+        *,
+        unanswered_rows: set[int],
+        observed: Float[Tensor, " b"],
+    ) -> Candidates:
+        """What the chooser sees.
+
+        Args:
+            unanswered_rows: no more is asked about these rows, which were asked about in vain.
+            observed: [B] the rewards before any verdict, by which the values of verdicts are told in every round alike.
+        """
         groups = rollouts.groups.tolist()
         answers: list[GroupAnswer] = list(responses_of(rollouts))
         answered = [False] * len(groups)
@@ -264,7 +298,30 @@ class Appeals(Holder[AppealsConfig]):
             trusted=trusted_rows(rollouts).cpu(),
             scores=scores,
             log_odds=self._inner.log_odds,
+            verdict_values=self._seen_verdicts.values(observed, trusted_rewards(rollouts)),
         )
+
+
+def drawn_of(budget: int, share: float) -> int:
+    """How many questions of a budget are drawn at random: this share of them, a half rounded up.
+
+    Of two or more at least one, unless the share is 0.
+    """
+    rounded = math.floor(share * budget + 0.5)
+    at_least = 1 if share > 0 and budget > 1 else 0
+    return max(at_least, rounded)
+
+
+def trusted_rewards(rollouts: Rollouts) -> Float[Tensor, " m"]:
+    """[M] the rewards of the rows that are trusted."""
+    return rollouts.rewards[trusted_rows(rollouts)]
+
+
+def differing(rewards: Float[Tensor, " a"], verdicts: Float[Tensor, " a"]) -> Bool[Tensor, " a"]:
+    """[A] where a verdict is another than the reward: further from it than rounding takes it (`tied_rewards`)."""
+    row = torch.arange(len(rewards), device=rewards.device)
+    tied = tied_rewards(torch.cat([rewards, verdicts]), torch.cat([row, row]))
+    return tied[: len(rewards)] != tied[len(rewards) :]
 
 
 class Inquiry:
@@ -276,10 +333,12 @@ class Inquiry:
         unanswered_rows: those that were asked about in vain.
         questions: how many distinct responses were asked about.
         unanswered: how many of them got no verdict.
+        observed: [B] the rewards before any verdict; NaN where a row was trusted already.
     """
 
     def __init__(self, rollouts: Rollouts) -> None:
         self.rollouts = rollouts
+        self.observed = observed_rewards(rollouts)
         self.answered_rows: list[int] = []
         self.unanswered_rows: set[int] = set()
         self.questions = 0

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Generator, Tensor
 
+from geoalign.curators.alarms import warn
 from geoalign.curators.curator import Curator, identity
 from geoalign.curators.registry import CuratorSection, as_curator
 from geoalign.errors import ConfigError
@@ -115,7 +116,8 @@ class Chain(Curator[ChainConfig]):
         if not self._warned:
             first = type(giver).__name__
             second = type(member).__name__
-            _LOG.warning(
+            warn(
+                _LOG,
                 "Chain: the advantages of %s do not hold for the rows and rewards that %s leaves, and are dropped; to "
                 "train on them put %s behind %s",
                 first,

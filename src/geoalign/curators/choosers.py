@@ -2,105 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from geoalign.noise.rows import two_values
-from geoalign.types import Rollouts
+from geoalign.curators.candidates import Candidates, GroupAnswer
+from geoalign.method.ties import tied_rewards
 
-# A group, and an answer that its rows give.
-GroupAnswer = tuple[int, Hashable]
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """A batch of B rows as a chooser sees it, with the verdicts that it has so far.
-
-    Attributes:
-        rollouts: the batch; a row with a verdict has it as its reward, and is `trusted`.
-        in_order: the rows with a reward, in an order that does not depend on the batch's.
-        rows: those of them that may be asked about: without a verdict, not asked in vain, and with a score where the
-            chooser needs one.
-        answers: B final answers, each with its group. Where a response gives none, its own key stands in, so that
-            identical responses share one.
-        answered: B times whether the response gives an answer.
-        in_vain: the answers of which a row was asked about and got no verdict.
-        rewards: [B] on the CPU, as in `rollouts`.
-        trusted: [B] on the CPU.
-        scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
-        log_odds: whether these are log-odds that a reward is wrong.
-    """
-
-    rollouts: Rollouts
-    in_order: list[int]
-    rows: list[int]
-    answers: list[GroupAnswer]
-    answered: list[bool]
-    in_vain: set[GroupAnswer]
-    rewards: Float[Tensor, " b"]
-    trusted: Tensor
-    scores: Float[Tensor, " b"]
-    log_odds: bool
-
-    @property
-    def trusted_rows(self) -> list[int]:
-        """The rows whose reward is known to be right, in the order of `in_order`."""
-        trusted = self.trusted.tolist()
-        return [row for row in self.in_order if trusted[row]]
-
-    @cached_property
-    def counts(self) -> Counter[GroupAnswer]:
-        """How many rows with a reward give each answer."""
-        return Counter(self.answers[row] for row in self.in_order)
-
-    @cached_property
-    def sizes(self) -> Counter[int]:
-        """How many rows with a reward each group has: so many enter its advantages."""
-        return Counter(self.answers[row][0] for row in self.in_order)
-
-    def spokesmen(self, rows: Iterable[int]) -> dict[GroupAnswer, int]:
-        """For each answer that these rows give the first of them, which is asked about for all."""
-        first: dict[GroupAnswer, int] = {}
-        for row in rows:
-            first.setdefault(self.answers[row], row)
-        return first
-
-    def verdicts(self) -> dict[GroupAnswer, bool]:
-        """Whether an answer is right, of each that has a trusted row: its reward is the highest of the batch.
-
-        Where all rewards of the batch are equal none is right.
-        """
-        scored = self.rewards[~self.rewards.isnan()]
-        if not len(scored):
-            return {}
-        highest = float(scored.max())
-        lowest = float(scored.min())
-        right: dict[GroupAnswer, bool] = {}
-        for row in self.trusted_rows:
-            right[self.answers[row]] = highest > lowest and float(self.rewards[row]) == highest
-        return right
-
-    def solved_groups(self) -> set[int]:
-        """The groups of which a trusted row is right."""
-        return {group for (group, _), right in self.verdicts().items() if right}
-
-    def answers_by_frequency(self) -> dict[int, list[GroupAnswer]]:
-        """The answers of each group, the most frequent first; of equally frequent ones that of an earlier row first.
-
-        Responses without an answer, and rows without a reward, count for none.
-        """
-        counts = Counter(self.answers[row] for row in self.in_order if self.answered[row])
-        by_group: dict[int, list[GroupAnswer]] = defaultdict(list)
-        for answer, _ in counts.most_common():
-            by_group[answer[0]].append(answer)
-        return by_group
+# Numbers that follow from scores, which are float32, are equal up to this share of them: log-odds near the largest, 30,
+# are off by 2e-6, and with them the probabilities.
+_ROUNDING = 1e-5
 
 
 class Chooser:
@@ -120,6 +37,9 @@ class Chooser:
     optional: ClassVar[tuple[str, ...]] = ()
     acts_on: ClassVar[tuple[str, ...]] = ("rewards",)
 
+    def begin(self) -> None:
+        """A new batch comes: forgets what was noted of one that ended before `learn`; most note nothing."""
+
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         """Rows to ask about now, in their order."""
         raise NotImplementedError
@@ -131,18 +51,17 @@ class Chooser:
         """[B] rewards, and [B] factors on the advantages, for an inner curator that reads no trusted rows.
 
         A verdict counts for all rows of the group with an equal answer; of a group in which one answer is found to be
-        right, all others are wrong, and get the lowest reward of the batch.
+        right, all others are wrong, and get the lowest reward (`Candidates.lowest_reward`). Trusted rows keep theirs.
         """
-        right = candidates.verdicts()
+        known = candidates.known_rewards()
         solved = candidates.solved_groups()
-        value = {candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted_rows}
+        lowest = candidates.lowest_reward()
         rewards = candidates.rewards.clone()
-        lowest = rewards[~rewards.isnan()].min() if len(right) else torch.nan
         for row, answer in enumerate(candidates.answers):
-            if rewards[row].isnan():
+            if bool(rewards[row].isnan()) or bool(candidates.trusted[row]):
                 continue
-            if answer in value:
-                rewards[row] = value[answer]
+            if answer in known:
+                rewards[row] = known[answer]
             elif answer[0] in solved:
                 rewards[row] = lowest
         return rewards, torch.ones_like(rewards)
@@ -159,21 +78,20 @@ class Informative(Chooser):
     """The rows whose truth says most: n p (1 - p), one row of each answer first.
 
     n rows of the group have the answer, and p is the probability that the reward is wrong; where scores are no log-odds
-    or rewards have more than two values, by score alone. First comes the most informative row of every answer that has
-    no trusted row yet.
+    or rewards are no verdicts, by score alone. First comes the most informative row of every answer that has no trusted
+    row yet.
     """
 
     needs_scores = True
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         worth = candidates.scores
-        of_candidates = torch.tensor(candidates.rows, dtype=torch.long)
-        if candidates.log_odds and two_values(candidates.rewards[of_candidates]):
+        if candidates.log_odds and candidates.verdict_values is not None:
             # n p (1 - p).
             n = torch.tensor([candidates.counts[answer] for answer in candidates.answers])
             worth = worth.sigmoid() * (-worth).sigmoid() * n
-        descending = worth[of_candidates].argsort(descending=True, stable=True)
-        rows = of_candidates[descending].tolist()
+        descending = places_by_worth(worth[candidates.rows].tolist())
+        rows = [candidates.rows[place] for place in descending]
         # A trusted row speaks for its answer, else the most informative one.
         spokesman = candidates.spokesmen([*candidates.trusted_rows, *rows])
         first = [row for row in rows if spokesman[candidates.answers[row]] == row]
@@ -191,12 +109,13 @@ class RemainingError(Informative):
 
     A check that finds a right answer leaves none of it; one that refutes a leaves V of the others, whose q grow by
     1 / (1 - q_a). Of all groups the check that takes most from the sum comes next, as if those before it had refuted.
-    Then come all other rows by `Informative`, which also has batches whose scores are no log-odds or whose rewards have
-    more than two values.
+    Then come all other rows by `Informative`, those of groups in which all give one answer among them: there a verdict
+    changes no advantage, but the inner curator learns from it how often the verifier errs. `Informative` also has
+    batches whose scores are no log-odds or whose rewards are no verdicts.
 
     Args:
         enough: no more is asked in a batch once what is left is expected to be below this share of the squared norm of
-            the advantages; 0: the budget is used up.
+            the advantages; 0: the budget is used up. It says nothing of batches that `Informative` has.
     """
 
     def __init__(self, enough: float = 0.0) -> None:
@@ -204,12 +123,12 @@ class RemainingError(Informative):
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         by_information = super().next_rows(candidates, generator)
-        values = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
+        values = candidates.verdict_values
         if not candidates.log_odds or values is None:
             return by_information
-        groups = open_answers(candidates, middle=sum(values) / 2)
+        groups = open_answers(candidates, middle=values.middle)
         checks = [check for answers in groups for check in answers.checks()]
-        checks.sort(key=lambda check: -check[1])
+        checks = [checks[place] for place in places_by_worth([gain for _, gain in checks])]
         if self._enough:
             checks = self._needed(checks, groups)
         spokesman = candidates.spokesmen(by_information)
@@ -284,7 +203,9 @@ class OpenAnswers:
         checks = []
         while before > 1e-9 and len(refuted) < len(self.names):
             left = {place: self.error({*refuted, place}) for place in range(len(self.names)) if place not in refuted}
-            best = min(left, key=left.__getitem__)
+            places = list(left)
+            gains = [before - left[place] for place in places]
+            best = places[places_by_worth(gains)[0]]
             checks.append((self.names[best], before - left[best]))
             refuted.add(best)
             before = left[best]
@@ -293,7 +214,7 @@ class OpenAnswers:
 
 def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
     """The groups whose right answer is not known, by ascending id; rewards above `middle` say "right"."""
-    known = candidates.verdicts()
+    known = candidates.known_answers()
     solved = candidates.solved_groups()
     chances: dict[GroupAnswer, list[float]] = defaultdict(list)
     wrong = candidates.scores.double().sigmoid()
@@ -339,33 +260,45 @@ class MajorityAnswers(Chooser):
     requires = ("answers",)
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
-        right = candidates.verdicts()
+        known = candidates.known_answers()
         solved = candidates.solved_groups()
         spokesman = candidates.spokesmen(candidates.rows)
         decides: dict[int, float] = {}
         for group, answers in candidates.answers_by_frequency().items():
-            unknown = [answer for answer in answers if answer not in right and answer not in candidates.in_vain]
+            unknown = [answer for answer in answers if answer not in known and answer not in candidates.in_vain]
             if group in solved or not unknown:
                 continue
             share = candidates.counts[unknown[0]] / candidates.sizes[group]
             decides[spokesman[unknown[0]]] = share * (1 - share)
         # Rows that decide equally much stay in the order of `rows`.
-        return sorted((row for row in candidates.rows if row in decides), key=lambda row: -decides[row])
+        rows = [row for row in candidates.rows if row in decides]
+        return [rows[place] for place in places_by_worth([decides[row] for row in rows])]
 
 
 class Negatives(Chooser):
-    """Rows that the verifier refused, those with the lowest reward of the batch, at random (after arXiv 2510.00915).
+    """Rows that the verifier refused, at random (after arXiv 2510.00915).
+
+    They are those whose reward is nearer to the low value of verdicts. Where the values are not known they are those of
+    the lowest reward among the rows that may be asked about, and none if all of these are equal and positive.
 
     The paper has a second verifier recheck what a rule refused, for the share of refusals that are wrong, and corrects
     advantages by that share (`noise_corrected`). Here a budget bounds the rechecks, and each verdict counts itself.
     """
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
-        scored = candidates.rewards[~candidates.rewards.isnan()]
-        lowest = float(scored.min()) if len(scored) else 0.0
-        if lowest > 0 and lowest == float(scored.max()):
+        if candidates.verdict_values is not None:
+            refused = [row for row in candidates.rows if not candidates.says_right[row]]
+        else:
+            refused = self._lowest(candidates)
+        return shuffled(refused, generator)
+
+    def _lowest(self, candidates: Candidates) -> list[int]:
+        """The rows of the lowest reward, of rewards whose values are not known."""
+        rewards = candidates.rewards[candidates.rows]
+        levels = tied_rewards(rewards, torch.zeros_like(rewards, dtype=torch.long)).tolist()
+        if not levels or min(levels) == max(levels) > 0:
             return []  # all are accepted
-        return shuffled([row for row in candidates.rows if float(candidates.rewards[row]) == lowest], generator)
+        return [row for row, level in zip(candidates.rows, levels, strict=True) if level == min(levels)]
 
 
 class RandomRows(Chooser):
@@ -373,6 +306,19 @@ class RandomRows(Chooser):
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         return shuffled(candidates.rows, generator)
+
+
+def places_by_worth(worth: Sequence[float]) -> list[int]:
+    """The places of these numbers, the largest first; numbers that differ by rounding only stay in their order.
+
+    A number is another one than the next larger where it is smaller by more than 1e-5 of the larger of their sizes.
+    """
+    descending = sorted(range(len(worth)), key=lambda place: -worth[place])
+    level = dict.fromkeys(descending, 0)
+    for before, place in pairwise(descending):
+        reach = _ROUNDING * max(abs(worth[before]), abs(worth[place]))
+        level[place] = level[before] + (worth[before] - worth[place] > reach)
+    return sorted(descending, key=lambda place: (level[place], place))
 
 
 def shuffled(rows: list[int], generator: Generator) -> list[int]:

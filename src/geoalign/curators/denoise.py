@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from geoalign.curators.alarms import warn
 from geoalign.curators.curator import Curator, hidden_states, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
@@ -230,7 +231,7 @@ class Denoise(Curator[DenoiseConfig]):
             return posterior, metrics
         if len(self._past) >= self.config.window and not self._warned:
             self._warned = True
-            _LOG.warning(_NOT_IDENTIFIED, found.reason)
+            warn(_LOG, _NOT_IDENTIFIED, found.reason)
         certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
         wrong = posterior.wrong
         if not by_states:

@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Generator
 
 from geoalign.checks.windows import WindowCounts, counted_checks, window_intervals
 from geoalign.curators.alarms import raise_alarm
 from geoalign.curators.choosers import shuffled
-from geoalign.curators.second_verifier import rows_to_ask_about
+from geoalign.curators.saved_settings import check_state_keys
+from geoalign.curators.second_verifier import open_rows, rows_to_ask_about
+from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.intervals import Interval
-from geoalign.noise.rows import two_values
 from geoalign.types import Rollouts
 
 CHECKED_RATES = ("checked_false_positive_rate", "checked_false_negative_rate")
@@ -32,8 +34,9 @@ class RandomChecks:
     """The checks of a training, window by window, and what they say of the verifier.
 
     Rows enter that were drawn at random, never ones that were chosen, and each counts once; they are those that the
-    second verifier could judge. Where rewards are verdicts (`two_values`), a row is accepted if its reward is above the
-    middle of both values, and right if the second verdict is. Other rewards have no such rates, and are not counted.
+    second verifier could judge. Where rewards are verdicts (`SeenVerdicts`), a row is accepted if its reward is above
+    the middle of both values, and right if the second verdict is, so that a bonus beside them decides nothing. Other
+    rewards have no such rates, and are not counted.
 
     An alarm is raised where the interval of a closed window lies above that of the first window which has rows of the
     class. All intervals of a run hold together in 95% of runs (`geoalign.checks.windows`), so that at most one run in
@@ -45,8 +48,7 @@ class RandomChecks:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        # Between the two values of verdicts, as they last were: a batch of equal rewards does not tell.
-        self._middle: float | None = None
+        self._seen_verdicts = SeenVerdicts()
         self._open = WindowCounts()
         self._closed: list[WindowCounts] = []
         # The rates that are higher than at the start, by name.
@@ -60,19 +62,12 @@ class RandomChecks:
             rows: rows that were drawn by `draw_rows`, and have a verdict.
             verdicts: what the second verifier said of them.
         """
-        rewards = rollouts.rewards.cpu()
-        scored = rewards[~rewards.isnan()]
-        values = two_values(scored)
-        if values is not None:
-            self._middle = sum(values) / 2
-        elif len(scored.unique()) > 1:
+        said = torch.tensor(verdicts, dtype=torch.float64)
+        values = self._seen_verdicts.learn(rollouts.rewards[open_rows(rollouts)], said)
+        if values is None:
             return
-        if self._middle is None:
-            return
-        middle = self._middle
-        accepted = [bool(rewards[row] > middle) for row in rows]
-        right = [verdict > middle for verdict in verdicts]
-        self._open += counted_checks(accepted, right)
+        accepted = values.accepts(rollouts.rewards[list(rows)])
+        self._open += counted_checks(accepted.tolist(), values.accepts(said).tolist())
         if self._open.checks >= self._window:
             self._closed.append(self._open)
             self._open = WindowCounts()
@@ -128,15 +123,16 @@ class RandomChecks:
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on."""
         return {
-            "middle": self._middle,
+            "verdicts": self._seen_verdicts.state_dict(),
             "open": vars(self._open).copy(),
             "closed": [vars(counts).copy() for counts in self._closed],
             "raised": list(self._raised),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        self._middle = state["middle"]
+        """Restores what `state_dict` returned; ConfigError for the keys of another version."""
+        check_state_keys(state, list(self.state_dict()), by="RandomChecks")
+        self._seen_verdicts.load_state_dict(state["verdicts"])
         self._open = WindowCounts(**state["open"])
         self._closed = [WindowCounts(**counts) for counts in state["closed"]]
         self._raised = list(state["raised"])

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoalign.curators.alarms import warn
 from geoalign.curators.curator import tie_order
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
@@ -61,6 +62,11 @@ def open_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
     return ~(rollouts.rewards.isnan() | trusted_rows(rollouts))
 
 
+def observed_rewards(rollouts: Rollouts) -> Float[Tensor, " b"]:
+    """[B] the rewards of the verifier that is checked, on the CPU; NaN where a row is trusted."""
+    return rollouts.rewards.masked_fill(trusted_rows(rollouts), torch.nan).cpu()
+
+
 def rows_to_ask_about(rollouts: Rollouts) -> list[int]:
     """The rows with a reward that are not trusted, in an order that does not depend on the batch's (`tie_order`)."""
     may_ask = open_rows(rollouts).cpu()
@@ -89,21 +95,33 @@ def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Answers
     """Asks all questions in one call; a verdict of None or NaN is none.
 
     Raises:
-        InputError: the second verifier returns another number of verdicts than there are questions.
+        InputError: the second verifier returns anything but a list with a number or None for each question.
     """
-    given = second_rewards([question[0] for question in questions]) if questions else []
-    if len(given) != len(questions):
-        raise InputError(f"second_rewards: expected {len(questions)} verdicts, got {len(given)}")
     rows: list[int] = []
     verdicts: list[float] = []
     unanswered = 0
-    for question, verdict in zip(questions, given, strict=True):
-        if verdict is None or math.isnan(verdict):
+    for question, verdict in zip(questions, _verdicts_on(questions, second_rewards), strict=True):
+        if verdict is None:
             unanswered += 1
             continue
         rows += question
-        verdicts += [float(verdict)] * len(question)
+        verdicts += [verdict] * len(question)
     return Answers(rows, verdicts, unanswered)
+
+
+def _verdicts_on(questions: Sequence[Question], second_rewards: SecondRewards) -> list[float | None]:
+    """What the second verifier says on each question; raises InputError as `ask`."""
+    if not questions:
+        return []
+    returned = second_rewards([question[0] for question in questions])
+    try:
+        given = _as_list(returned)
+        verdicts = [_reward(verdict) for verdict in given]
+    except InputError as error:
+        raise InputError(f"second_rewards: {error}") from error
+    if len(verdicts) != len(questions):
+        raise InputError(f"second_rewards: expected {len(questions)} verdicts, got {len(verdicts)}")
+    return verdicts
 
 
 class SecondVerifierGuard:
@@ -156,7 +174,8 @@ class SecondVerifierGuard:
                 rewards.append(None)
                 failure = failure or str(error)
         if failure is not None and failure != self._failure:
-            _LOG.warning(
+            warn(
+                _LOG,
                 "%s: %s; %d of %d rows stay as they are, and the training goes on",
                 self._title,
                 one_line(masked(failure)),
@@ -190,7 +209,16 @@ def _reward(verdict: Any) -> float | None:
 
 
 def _as_list(given: Any) -> list[Any]:
-    """What a second verifier returned, as a list; TypeError for what has no order of rows."""
+    """What a second verifier returned, as a list.
+
+    Raises:
+        InputError: it is none, as a text, or has no order of rows.
+    """
+    expected = f"expected a list of verdicts, got {type(given).__name__}"
     if isinstance(given, (str, bytes, Mapping, Set)):
-        raise TypeError(f"expected a list of verdicts, got {type(given).__name__}")
-    return list(given)
+        raise InputError(expected)
+    try:
+        verdicts = iter(given)
+    except TypeError as error:
+        raise InputError(expected) from error
+    return list(verdicts)

@@ -90,7 +90,7 @@ def missing_fields_are_named(trial: Trial) -> None:
         except InputError as error:
             said = str(error)
             expect(
-                f"{name}=..." in said and "rollout_fields" in said,
+                f"{name}=..." in said and "needs the rollout field" in said,
                 f"of a batch without {name} it says {said!r} (call rollouts.require first)",
             )
         else:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
-from geoalign.curators.baselines.baseline import Baseline
-from geoalign.curators.baselines.reshaped_rewards import answers_by_group, most_frequent
+from geoalign.curators.baselines.baseline import Baseline, rows_by_group
+from geoalign.curators.baselines.reshaped_rewards import most_frequent
 from geoalign.curators.curator import identity
 from geoalign.settings import Count, NotNegative, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -39,9 +39,10 @@ class OLR(Baseline[OLRConfig]):
     It works with the label of a prompt, so it can help where labels are wrong, and changes the reward of a whole group
     or none. Prompts that come once, or fewer times than `visits`, keep their rewards: training needs several epochs.
 
-    Different from the code: a visit is a batch with the prompt, of which `prompt_keys` tell it, where the code counts
-    epochs. The rewards of a prompt that keeps its label are the verifier's, whatever they are. Shares count answers as
-    `answers` has them, where the code verifies them against the majority answer.
+    Different from the code: a visit is a batch with the prompt, of which `prompt_keys` tell it, however many groups the
+    prompt has there, where the code counts epochs. The rewards of a prompt that keeps its label are the verifier's,
+    whatever they are. Shares count answers as `answers` has them, where the code verifies them against the majority
+    answer.
 
     Needs `answers` and `prompt_keys`. A row whose reward is NaN votes, but stays without a reward. What it keeps grows
     with the number of prompts.
@@ -60,17 +61,17 @@ class OLR(Baseline[OLRConfig]):
         self._majorities: dict[str, list[str]] = {}
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
-        assert rollouts.prompt_keys is not None
+        assert rollouts.answers is not None
         rewards = rollouts.rewards.clone()
         shares = []
         refined = 0
-        for rows, answers in answers_by_group(rollouts):
+        for key, rows in _rows_by_prompt(rollouts).items():
+            answers = [rollouts.answers[row] for row in rows.tolist()]
             winners = most_frequent(answers)
             # A response cannot answer "": final answers are not empty.
             majority = next(iter(winners)) if len(winners) == 1 else ""
             share = sum(answer == majority for answer in answers) / len(answers)
             shares.append(share)
-            key = str(int(rollouts.prompt_keys[rows[0]]))
             self._shares.setdefault(key, []).append(share)
             self._majorities.setdefault(key, []).append(majority)
             if self._is_proved(key):
@@ -87,6 +88,16 @@ class OLR(Baseline[OLRConfig]):
         if len(shares) < self.config.visits or not majorities[-1]:
             return False
         return rise(shares) >= self.config.slope and most_frequent(majorities) == {majorities[-1]}
+
+
+def _rows_by_prompt(rollouts: Rollouts) -> dict[str, Tensor]:
+    """The rows of each prompt, of all its groups; prompts in the order of their first group."""
+    assert rollouts.prompt_keys is not None
+    groups_of: dict[str, list[Tensor]] = {}
+    for rows in rows_by_group(rollouts.groups):
+        key = str(int(rollouts.prompt_keys[rows[0]]))
+        groups_of.setdefault(key, []).append(rows)
+    return {key: torch.cat(groups) for key, groups in groups_of.items()}
 
 
 def rise(values: Sequence[float]) -> float:

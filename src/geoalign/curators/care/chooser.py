@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from geoalign.curators.candidates import Candidates
 from geoalign.curators.care.probes import Probes
 from geoalign.curators.care.prompts import labelled_groups, read_prompts
-from geoalign.curators.choosers import Candidates, Chooser
+from geoalign.curators.choosers import Chooser
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 
@@ -37,6 +38,12 @@ class Judgement:
     groups: list[int]
     gap: Float[Tensor, " p"]
     trusts_vote: Bool[Tensor, " p"]
+
+    def places_by_priority(self) -> list[int]:
+        """The prompts by descending gap, those whose vote is trusted last; of equal ones the earlier first."""
+        gap = self.gap.tolist()
+        trusts_vote = self.trusts_vote.tolist()
+        return sorted(range(len(gap)), key=lambda place: (trusts_vote[place], -gap[place]))
 
 
 @cache
@@ -104,22 +111,24 @@ class Care(Chooser):
         # The prompts of the batch under way, as judged before its first verdict.
         self._judgement: Judgement | None = None
 
+    def begin(self) -> None:
+        """Forgets the judgement of a batch that was heard and not learnt from."""
+        self._judgement = None
+
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         """The next answer of the first prompt whose label is not known yet."""
         with full_precision(candidates.rollouts):
             judgement = self._judged(candidates, generator)
-        right = candidates.verdicts()
+        known = candidates.known_answers()
         solved = candidates.solved_groups()
         spokesman = candidates.spokesmen(candidates.rows)
         by_frequency = candidates.answers_by_frequency()
-        # Prompts whose vote is trusted come last.
-        priority = judgement.gap - 1e9 * judgement.trusts_vote
-        for place in priority.argsort(descending=True, stable=True).tolist():
+        for place in judgement.places_by_priority():
             group = judgement.groups[place]
             if group in solved:
                 continue
             for answer in by_frequency.get(group, []):
-                if answer not in right and answer not in candidates.in_vain:
+                if answer not in known and answer not in candidates.in_vain:
                     return [spokesman[answer]]
         return []
 
@@ -139,7 +148,7 @@ class Care(Chooser):
         with full_precision(candidates.rollouts):
             judgement = self._judged(candidates, generator)
         labelled = labelled_groups(candidates)
-        right = candidates.verdicts()
+        right = candidates.known_answers()
         by_frequency = candidates.answers_by_frequency()
         rewards = torch.zeros_like(candidates.rewards)
         weights = torch.zeros_like(candidates.rewards)

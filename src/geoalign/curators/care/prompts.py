@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.choosers import Candidates, GroupAnswer
+from geoalign.curators.candidates import Candidates, GroupAnswer
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def read_prompts(candidates: Candidates, *, width: int, size: int) -> tuple[list
     if candidates.rollouts.lengths is not None:
         lengths = candidates.rollouts.lengths.cpu().float()
         lengths = lengths / lengths.max().clamp(min=1)
-    right = candidates.verdicts()
+    right = candidates.known_answers()
     by_frequency = candidates.answers_by_frequency()
     groups = sorted(by_frequency)
     rows_of: dict[int, list[int]] = defaultdict(list)
@@ -148,11 +148,11 @@ def _no_prompts(width: int, size: int) -> Prompts:
 
 def labelled_groups(candidates: Candidates) -> set[int]:
     """The groups whose label is known: one answer is right, or each has been refuted."""
-    right = candidates.verdicts()
+    known = candidates.known_answers()
     solved = candidates.solved_groups()
     by_frequency = candidates.answers_by_frequency()
     return {
         group
         for group, answers in by_frequency.items()
-        if group in solved or all(answer in right for answer in answers)
+        if group in solved or all(answer in known for answer in answers)
     }

@@ -1,0 +1,134 @@
+"""A batch while a second verifier is asked about its rows: what may be asked, and what is known of its answers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.curators.verdict_values import VerdictValues
+from geoalign.method.ties import tied_rewards
+from geoalign.types import Rollouts
+
+# A group, and an answer that its rows give.
+GroupAnswer = tuple[int, Hashable]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A batch of B rows as a chooser sees it, with the verdicts that it has so far.
+
+    Attributes:
+        rollouts: the batch; a row with a verdict has it as its reward, and is `trusted`.
+        in_order: the rows with a reward, in an order that does not depend on the batch's.
+        rows: those of them that may be asked about: without a verdict, not asked in vain, and with a score where the
+            chooser needs one.
+        answers: B final answers, each with its group. Where a response gives none, its own key stands in, so that
+            identical responses share one.
+        answered: B times whether the response gives an answer.
+        in_vain: the answers of which a row was asked about and got no verdict.
+        rewards: [B] on the CPU, as in `rollouts`.
+        trusted: [B] on the CPU.
+        scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
+        log_odds: whether these are log-odds that a reward is wrong.
+        verdict_values: the two values of the verdicts; None where rewards are no verdicts, or the values are not known.
+    """
+
+    rollouts: Rollouts
+    in_order: list[int]
+    rows: list[int]
+    answers: list[GroupAnswer]
+    answered: list[bool]
+    in_vain: set[GroupAnswer]
+    rewards: Float[Tensor, " b"]
+    trusted: Tensor
+    scores: Float[Tensor, " b"]
+    log_odds: bool
+    verdict_values: VerdictValues | None
+
+    @property
+    def trusted_rows(self) -> list[int]:
+        """The rows whose reward is known to be right, in the order of `in_order`."""
+        trusted = self.trusted.tolist()
+        return [row for row in self.in_order if trusted[row]]
+
+    @cached_property
+    def counts(self) -> Counter[GroupAnswer]:
+        """How many rows with a reward give each answer."""
+        return Counter(self.answers[row] for row in self.in_order)
+
+    @cached_property
+    def sizes(self) -> Counter[int]:
+        """How many rows with a reward each group has: so many enter its advantages."""
+        return Counter(self.answers[row][0] for row in self.in_order)
+
+    def spokesmen(self, rows: Iterable[int]) -> dict[GroupAnswer, int]:
+        """For each answer that these rows give the first of them, which is asked about for all."""
+        first: dict[GroupAnswer, int] = {}
+        for row in rows:
+            first.setdefault(self.answers[row], row)
+        return first
+
+    @cached_property
+    def says_right(self) -> list[bool]:
+        """B times whether the reward says that the answer is right: it lies above the middle of `verdict_values`.
+
+        Without these values the highest reward of the batch says so, unless all are equal.
+        """
+        if self.verdict_values is not None:
+            return self.verdict_values.accepts(self.rewards).tolist()
+        levels = tied_rewards(self.rewards, torch.zeros_like(self.rewards, dtype=torch.long))
+        scored = levels[~levels.isnan()]
+        if not len(scored) or float(scored.max()) == float(scored.min()):
+            return [False] * len(levels)
+        return (levels == scored.max()).tolist()
+
+    def known_answers(self) -> dict[GroupAnswer, bool]:
+        """Whether an answer is right, of each that has a trusted row.
+
+        Where such rows contradict each other most of them decide, and in a tie the answer is wrong, as `known_truth` of
+        the noise model has it.
+        """
+        said: dict[GroupAnswer, list[bool]] = defaultdict(list)
+        for row in self.trusted_rows:
+            said[self.answers[row]].append(self.says_right[row])
+        return {answer: 2 * sum(right) > len(right) for answer, right in said.items()}
+
+    def known_rewards(self) -> dict[GroupAnswer, float]:
+        """The reward of each of the `known_answers`: the lowest that a trusted row has which agrees with the truth."""
+        truth = self.known_answers()
+        rewards: dict[GroupAnswer, list[float]] = defaultdict(list)
+        for row in self.trusted_rows:
+            answer = self.answers[row]
+            if self.says_right[row] == truth[answer]:
+                rewards[answer].append(float(self.rewards[row]))
+        return {answer: min(given) for answer, given in rewards.items()}
+
+    def solved_groups(self) -> set[int]:
+        """The groups of which an answer is known to be right."""
+        return {group for (group, _), right in self.known_answers().items() if right}
+
+    def lowest_reward(self) -> float:
+        """What a wrong answer gets: the low verdict without a bonus, else the lowest reward; NaN without any reward."""
+        scored = self.rewards[~self.rewards.isnan()]
+        if not len(scored):
+            return torch.nan
+        if self.verdict_values is not None:
+            return self.verdict_values.lowest(scored)
+        return float(scored.min())
+
+    def answers_by_frequency(self) -> dict[int, list[GroupAnswer]]:
+        """The answers of each group, the most frequent first; of equally frequent ones that of an earlier row first.
+
+        Responses without an answer, and rows without a reward, count for none.
+        """
+        counts = Counter(self.answers[row] for row in self.in_order if self.answered[row])
+        by_group: dict[int, list[GroupAnswer]] = defaultdict(list)
+        for answer, _ in counts.most_common():
+            by_group[answer[0]].append(answer)
+        return by_group

@@ -1,0 +1,109 @@
+"""The two values that a verifier's verdicts take, a bonus or a penalty beside them or not: what counts as right."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.method.ties import tied_rewards
+from geoalign.noise.rows import two_values
+
+
+@dataclass(frozen=True)
+class VerdictValues:
+    """The values of the verdicts "wrong" and "right".
+
+    Attributes:
+        low: of "wrong".
+        high: of "right".
+    """
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """A reward above it says "right"."""
+        return (self.low + self.high) / 2
+
+    def accepts(self, rewards: Float[Tensor, " n"]) -> Tensor:
+        """[N] whether each reward is nearer to the high value; False for NaN."""
+        return rewards > self.middle
+
+    def lowest(self, rewards: Float[Tensor, " n"]) -> float:
+        """The lowest of these rewards that says "wrong", so that there is no bonus in it; without any the low value.
+
+        One that is further below the low value than the middle is above it has a penalty, and does not count.
+        """
+        furthest = self.low - (self.middle - self.low)
+        refused = rewards[(rewards >= furthest) & (rewards <= self.middle)]
+        return float(refused.min()) if len(refused) else self.low
+
+    def widened(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues:
+        """The values when verdicts of a second verifier, which judges on the same scale, are known as well.
+
+        A verdict that lies beyond both values by more than their distance shows that they are one value, with a bonus
+        and without. The other one is then that of such verdicts.
+        """
+        distance = self.high - self.low
+        beyond = verdicts[(verdicts > self.high + distance) | (verdicts < self.low - distance)]
+        if not len(beyond):
+            return self
+        low, high = sorted([float(rewards.median()), float(beyond.median())])
+        return VerdictValues(low, high) if low < high else self
+
+
+class SeenVerdicts:
+    """The values of the verdicts in a training, as far as its batches have shown them.
+
+    A batch alone may not show them: where all responses are refused, some of them with a bonus for their format, there
+    are two rewards as well. So a batch is pooled with the values that earlier ones have shown, each of them as often as
+    the batch has rewards, and `two_values` finds the values of all together. Where it finds none, it looks at the batch
+    alone. A batch of equal rewards shows nothing, and earlier values hold.
+    """
+
+    def __init__(self) -> None:
+        self._known: VerdictValues | None = None
+
+    def values(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
+        """The values in a batch; None where they are not known, or where its rewards are no verdicts.
+
+        Args:
+            rewards: [N] of the rows that are not trusted; NaN counts for none.
+            verdicts: [M] of a second verifier, and other rewards that are trusted.
+        """
+        scored = rewards[~rewards.isnan()].cpu()
+        found = self._values(scored)
+        return None if found is None else found.widened(scored, verdicts[~verdicts.isnan()].cpu())
+
+    def learn(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
+        """The `values` in a batch, which hold for later batches, too."""
+        found = self.values(rewards, verdicts)
+        if found is not None:
+            self._known = found
+        return found
+
+    def _values(self, rewards: Float[Tensor, " n"]) -> VerdictValues | None:
+        known = self._known
+        of_one_group = torch.zeros_like(rewards, dtype=torch.long)
+        if len(tied_rewards(rewards, of_one_group).unique()) < 2:
+            return known
+        found = None
+        if known is not None:
+            low = torch.full_like(rewards, known.low)
+            high = torch.full_like(rewards, known.high)
+            found = two_values(torch.cat([rewards, low, high]))
+        found = found or two_values(rewards)
+        return None if found is None else VerdictValues(*found)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What another process needs to go on."""
+        return {} if self._known is None else asdict(self._known)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self._known = VerdictValues(**state) if state else None

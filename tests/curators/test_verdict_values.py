@@ -1,0 +1,52 @@
+"""The two values of verdicts, as the batches of a training show them."""
+
+import pytest
+import torch
+
+from geoalign.curators.verdict_values import SeenVerdicts, VerdictValues
+
+
+def shown(*batches, verdicts=()):
+    """The values in the last of these batches, with verdicts of a second verifier on it."""
+    seen = SeenVerdicts()
+    for rewards in batches[:-1]:
+        seen.learn(torch.tensor(rewards), torch.tensor([]))
+    return seen.values(torch.tensor(batches[-1]), torch.tensor(verdicts))
+
+
+@pytest.mark.parametrize(
+    ("batches", "verdicts", "low", "high"),
+    [
+        ([[0.0, 1.0]], [], 0, 1),
+        # Two rewards of each verdict: the medians.
+        ([[0.0, 0.0, 0.1, 1.0, 1.1, 1.1]], [], 0, 1.1),
+        # A bonus alone is taken for a verdict, until a batch or a verdict of the second verifier shows more.
+        ([[0.0, 0.1]], [], 0, 0.1),
+        ([[0.0, 0.1], [0.0, 0.0, 1.0, 1.1]], [], 0, 1),
+        ([[0.0, 0.1]], [1.1], 0, 1.1),
+        ([[1.0, 1.1, 1.1]], [0.1, 0.1], 0.1, 1.1),
+        # Nothing of a later batch of refused responses changes the values, nor do equal rewards.
+        ([[0.0, 1.0], [0.0, 0.1]], [], 0, 1),
+        ([[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], 0, 1),
+        # With one right response in thirty and a bonus a batch alone does not show them.
+        ([[0.0, 1.0], [0.0] * 15 + [0.1] * 14 + [1.1]], [], 0, 1),
+        # Another scale.
+        ([[0.0, 1.0], [-1.0, 1.0, -1.0, 1.0]], [], -1, 1),
+    ],
+)
+def test_values(batches, verdicts, low, high):
+    found = shown(*batches, verdicts=verdicts)
+    assert found is not None
+    assert [found.low, found.high] == pytest.approx([low, high])
+
+
+@pytest.mark.parametrize("batches", [[[1.0, 1.0]], [[0.1, 0.5, 0.7, 0.9]], [[0.0, 1.0], [0.1, 0.5, 0.7, 0.9]], [[]]])
+def test_scores_and_equal_rewards_show_none(batches):
+    assert shown(*batches) is None
+
+
+def test_the_lowest_reward_that_says_wrong_has_neither_bonus_nor_penalty():
+    values = VerdictValues(low=0.1, high=1.1)
+    # Down to -0.4 rewards are nearer to the low verdict than the middle is.
+    assert values.lowest(torch.tensor([0.1, 0.0, -1.0, 1.1, torch.nan])) == 0
+    assert values.lowest(torch.tensor([1.1])) == 0.1

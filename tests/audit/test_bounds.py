@@ -60,7 +60,7 @@ def rate(low, high):
     return {"low": low, "high": high}
 
 
-@pytest.mark.parametrize("interval", [rate(0.0, 1.0), rate(None, None)])
+@pytest.mark.parametrize("interval", [rate(0.0, 1.0), rate(0.0, 0.967), rate(None, None)])
 def test_an_interval_that_says_nothing_is_no_pass(interval):
     verifier = {"rates": dict.fromkeys(RATES, interval), "doubt": None}
     assert check_bounds({"verifier": verifier}, {"false_positive": 0.9}).exit_code == 4

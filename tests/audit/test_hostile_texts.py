@@ -36,6 +36,12 @@ def test_hostile_texts_come_through(tmp_path, run):
     assert {"label", "note"} <= set(lines[0])
 
 
+def test_half_a_pair_of_surrogates_in_the_name_of_a_part_comes_through(tmp_path, run):
+    rows = [{**row, "data_source": "gsm\ud83d" if place % 2 else "math"} for place, row in enumerate(plain())]
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
+    assert summary["counts"]["scored"] == len(rows)
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " \t=1", "\t1", "\r=1", "＝1", "\n=1"])
 def test_no_cell_is_a_formula(text):
     assert safe(text).startswith("'")

@@ -204,6 +204,17 @@ def test_a_verifier_is_checked_only_on_rows_that_it_judged():
     assert rates["reward"].false_positive_rate.checked == 1
 
 
+def test_a_verifier_that_judged_drawn_rows_alone_predicts_no_labels():
+    frame = world(prompts=150)
+    drawn = np.random.default_rng(1).choice(len(frame), 200, replace=False)
+    checked = frame["right"].iloc[drawn]
+    exact = pandas.Series(float("nan"), index=frame.index)
+    exact.iloc[drawn] = checked.astype(float)
+    without = rates_by_checks(judged_by_all(frame, exclusive=True), checked, seed=0)
+    beside = judged_by_all(frame.assign(**{"verdict.exact": exact}), exclusive=True, drawn=["exact"])
+    assert rates_by_checks(beside, checked, seed=0)["b"] == without["b"]
+
+
 def test_tied_verifiers_share_the_place_of_the_first_of_them():
     tied = np.array(
         [

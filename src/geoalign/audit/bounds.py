@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.audit.words.verifier import says_nothing
 from geoalign.errors import ConfigError
 from geoalign.text import quote
 
@@ -19,8 +20,8 @@ class BoundsOutcome:
     """The exit code of the command, and a sentence for each bound that is exceeded or cannot be checked.
 
     Attributes:
-        exit_code: 3 where the whole interval of a rate lies above its bound, else 4 where a rate cannot be told, lest a
-            job pass that checked nothing, else 0.
+        exit_code: 3 where the whole interval of a rate lies above its bound, else 4 where the audit prints a rate as
+            not known, lest a job pass that checked nothing, else 0.
     """
 
     exit_code: int
@@ -52,7 +53,7 @@ def check_bounds(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> Bou
         if low > bound:
             exceeded.append(name)
             sentences.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
-        elif high - low >= 1:
+        elif says_nothing(low, high):
             unknown.append(name)
             why = _why_unknown(summary["verifier"])
             sentences.append(f"{name}: whether it is above {bound:.1%} cannot be told. {why}")

@@ -23,6 +23,7 @@ from geoalign.answers.boxed import boxed_answer
 from geoalign.dumps.field_names import ENVIRONMENTS, GOLD_ANSWERS, IDS, LIKELY_GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.dumps.formats.format import Row
 from geoalign.dumps.values import BadValueError, described, field_of
+from geoalign.files.columns import whole_text
 
 # By field what may tell the problem of each rollout from another; None where a row lacks the field.
 Parts = dict[str, list[str | None]]
@@ -103,6 +104,8 @@ def _name_of_part(field: str, value: Any) -> str:
     the response.
     """
     is_text = isinstance(value, str)
+    if is_text:
+        value = whole_text(value)
     if is_text and (field in LIKELY_GOLD_ANSWERS or len(value) <= _LONGEST_NAME):
         return str(value)
     text = value if is_text else json.dumps(value, sort_keys=True, default=_text_of_other)

@@ -32,7 +32,8 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
     """Both error rates of each verifier by the rows that were checked; of one that judged none of these nothing.
 
     The rates are those in the whole file. Of a verifier that judged drawn rows alone no prediction helps: the labels of
-    those that were checked are all that there is.
+    those that were checked are all that there is. Nor does it predict the labels for the others: the checked rows are
+    among those that it judged, so a prediction from it would differ between checked rows and all rows.
 
     Args:
         checked: by index whether the row is right; drawn uniformly from all rows, never chosen.
@@ -48,7 +49,7 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
         if name in judged.drawn:
             found[name] = _rates_of_labels(rows.loc[labels.index, name] == 1, labels.astype(bool))
             continue
-        others = rows.drop(columns=name)
+        others = rows.drop(columns=list({name, *judged.drawn}))
         found[name] = checked_rates(
             accepted=rows[name].to_numpy() == 1,
             checked=rows.index.get_indexer(labels.index),

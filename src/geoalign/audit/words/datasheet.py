@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.audit.words.golds import doubt_of_ranking
-from geoalign.audit.words.verifier import SAYS_NOTHING
+from geoalign.audit.words.verifier import says_nothing
 from geoalign.console.numbers import counted, percent
 
 Summary = Mapping[str, Any]
@@ -76,7 +76,7 @@ def _error_rates(verifier: Mapping[str, Any]) -> list[str]:
     for name, title in _RATES.items():
         rate = rates[name]
         known = rate["low"] is not None and rate["high"] is not None
-        known = known and not (rate["low"] == 0 and rate["high"] > SAYS_NOTHING)
+        known = known and not says_nothing(rate["low"], rate["high"])
         interval = f"{percent(rate['low'])} to {percent(rate['high'])}" if known else "not known"
         how = _HOW.get(rate["by"], rate["by"]) if known else "-"
         lines.append(f"| {title} | {interval} | {how} | {rate.get('rows', verifier['scored']):,} |")

@@ -20,7 +20,7 @@ _RATES = {
 _KNOWN_BY = {"bounds": "proved", "checks": "checked", "model": "estimated"}
 NOT_KNOWN = "not known"
 # A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
-SAYS_NOTHING = 0.75
+_TELLS_LITTLE = 0.75
 
 INVISIBLE = (
     "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
@@ -151,9 +151,14 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     return Rate(name=_RATES[name], value=value, by=by)
 
 
+def says_nothing(low: float, high: float) -> bool:
+    """Whether the range of a rate leaves nearly every rate possible, so that the rate counts as not known."""
+    return low <= 0 and high > _TELLS_LITTLE
+
+
 def range_in_words(low: float | None, high: float | None) -> str:
     """A range of a rate: one number, the end that says something, both ends, or "not known"."""
-    if low is None or high is None or (low <= 0 and high > SAYS_NOTHING):
+    if low is None or high is None or says_nothing(low, high):
         return NOT_KNOWN
     if percent(low) == percent(high):
         return percent(low)

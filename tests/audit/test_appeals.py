@@ -49,6 +49,17 @@ def test_the_verdicts_on_rows_that_are_checked_are_labels(tmp_path, run):
     assert labels["label"].tolist() == [float(row % 8 == 3) for row in labels["index"]]
 
 
+def test_what_a_second_verifier_proves_is_said_to_rest_on_it(tmp_path, run):
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"
+    alone = run(dump, curator="denoise")
+    checked = run(dump, curator="denoise", second_verifier=command, budget="100%", overwrite=True)
+    assert alone["verifier"]["known_truths"] == 0
+    assert checked["verifier"]["known_truths"] == 64
+    rests_on_it = [any("second verifier gave" in note for note in verifier(found).notes) for found in (alone, checked)]
+    assert rests_on_it == [False, True]
+
+
 @pytest.mark.parametrize(("budget", "is_sample"), [("100%", False), ("6", True)])
 def test_a_check_of_all_rewards_is_not_said_to_be_of_some(tmp_path, run, budget, is_sample):
     command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"

@@ -39,7 +39,7 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert call(monkeypatch, "audit", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "8 rewards are known to be true" in said
+    assert "The true reward of 8 rollouts is known" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
     assert summary["labels"] == {"files": [str(labels)], "labelled": 8, "without_label": 8}
     before, rows = table(tmp_path / "first"), table(tmp_path / "out")

@@ -220,6 +220,7 @@ class VerdictAudit:
             "groups_with_repeated_responses": repeated_responses,
             "groups_with_responses_judged_both_ways": contradicted_responses,
             "answers": "exclusive" if self._exclusive else "shared",
+            "known_truths": int((~truth[rows.scored].isnan()).sum()),
             "errors_at_least": errors,
             "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
             "rates": None if bounds is None and checks is None else claimed(bounds, model, checks),

@@ -108,8 +108,8 @@ def _known_rewards(labels: Mapping[str, Any]) -> Iterator[str]:
     """How many labels were used; nothing where no file of labels was given."""
     if not labels["files"]:
         return
-    known = counted(labels["labelled"], "reward is known to be true", "rewards are known to be true")
-    sentence = f"{known}, from {', '.join(labels['files'])}."
+    known = counted(labels["labelled"], "rollout")
+    sentence = f"The true reward of {known} is known, from {', '.join(labels['files'])}."
     without = labels["without_label"]
     if without:
         sentence += f" {counted(without, 'row there has', 'rows there have')} no label."

@@ -26,9 +26,9 @@ INVISIBLE = (
     "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
     "verdicts."
 )
-PROVED = (
-    "Proved: it follows from the verdicts, if equal answers to a prompt are equally right and at most one answer to a "
-    "prompt is right."
+_PROVED = (
+    "Proved: it follows from the verdicts{and_truths}, if {truths_are_right}equal answers to a prompt are equally "
+    "right and at most one answer to a prompt is right."
 )
 PROVED_IF_SHARED = "Proved: equal answers or responses to a prompt were both rewarded and refused."
 ESTIMATED = (
@@ -95,11 +95,22 @@ def _by_checks(summary: Summary) -> Verifier:
     if errors:
         notes.append(_proved_errors(found))
     if errors or any(rate.by == "proved" for rate in rates):
-        notes.append(PROVED_IF_SHARED if found["answers"] == "shared" else PROVED)
+        notes.append(PROVED_IF_SHARED if found["answers"] == "shared" else _what_proved_rests_on(found))
     notes += checked_lines(summary)
     guess = model_line(summary)
     notes += [guess] if guess else []
     return Verifier(rates=tuple(rates), notes=tuple(notes), details=_contradictions(found))
+
+
+def _what_proved_rests_on(found: Mapping[str, Any]) -> str:
+    """What "proved" means: it rests on the verdicts, and on the truth of rows where labels or a check told it."""
+    if not found["known_truths"]:
+        return _PROVED.format(and_truths="", truths_are_right="")
+    told = counted(found["known_truths"], "reward")
+    return _PROVED.format(
+        and_truths=f" and from {told} that labels or a second verifier gave",
+        truths_are_right="these are right, ",
+    )
 
 
 def _by_verdicts(summary: Summary) -> Verifier:
@@ -114,12 +125,12 @@ def _by_verdicts(summary: Summary) -> Verifier:
     errors = found["errors_at_least"]
     proved_errors = [_proved_errors(found)] if errors else []
     if all(rate.value == NOT_KNOWN for rate in rates):
-        meaning = (PROVED,) if errors else ()
+        meaning = (_what_proved_rests_on(found),) if errors else ()
         return Verifier(notes=(*proved_errors, *meaning, _why_not_known(found)), details=contradictions)
     known_by = {rate.by for rate in rates}
     meanings = []
     if errors or "proved" in known_by:
-        meanings.append(PROVED)
+        meanings.append(_what_proved_rests_on(found))
     if "estimated" in known_by:
         meanings.append(ESTIMATED)
     return Verifier(

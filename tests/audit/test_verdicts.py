@@ -231,7 +231,7 @@ def test_two_values_by_accident(values):
 JUDGED = {
     "scored": 3, "answered": 3, "groups_with_repeated_answers": 0, "groups_with_answers_judged_both_ways": 0,
     "groups_with_repeated_responses": 0, "groups_with_responses_judged_both_ways": 0, "answers": "exclusive",
-    "errors_at_least": 0, "bounds": {}, "doubt": None, "model": {},
+    "errors_at_least": 0, "known_truths": 0, "bounds": {}, "doubt": None, "model": {},
 }  # fmt: skip
 
 

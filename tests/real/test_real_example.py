@@ -14,6 +14,8 @@ from geoalign.cli import app
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
+# Log-odds this near to 0 decide nothing: P(wrong) is between 0.4875 and 0.5125.
+BORDER = 0.05
 
 
 def test_the_page_says_what_the_example_flags(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,12 +28,14 @@ def test_the_page_says_what_the_example_flags(smollm2: Path, tmp_path: Path, mon
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     lines = (ROOT / "recipes" / "rollouts" / "substring_reward.jsonl").read_text(encoding="utf-8").splitlines()
-    wrong = [row["reward"] != row["correct"] for row in map(json.loads, lines)]
-    flagged = pd.read_parquet(tmp_path / "scores.parquet")["anomalous"]
-    right = sum(found and bad for found, bad in zip(flagged, wrong, strict=True))
+    wrong = pd.Series([row["reward"] != row["correct"] for row in map(json.loads, lines)])
+    scores = pd.read_parquet(tmp_path / "scores.parquet")["score"]
     page = (ROOT / "recipes" / "rollouts" / "README.md").read_text(encoding="utf-8")
     row = re.search(r"\(`make example`\) \| (\d+) \| (\d+) \|", page)
     assert row is not None
-    # A row at the border may fall to either side: the last bits of a model's states are those of the machine.
-    assert abs(int(row[1]) - sum(flagged)) <= 2
-    assert abs(int(row[2]) - right) <= 2
+    # A row is flagged above log-odds of 0. The last bits of a model's states are those of the machine, so a row at this
+    # border may fall to either side of it; every other row is where the page has it.
+    certain = scores > BORDER
+    possible = scores > -BORDER
+    assert certain.sum() <= int(row[1]) <= possible.sum()
+    assert (certain & wrong).sum() <= int(row[2]) <= (possible & wrong).sum()

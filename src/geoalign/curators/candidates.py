@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from geoalign.curators.verdict_values import VerdictValues
 from geoalign.method.ties import tied_rewards
+from geoalign.noise.trusted import truth_by_answer
 from geoalign.types import Rollouts
 
 # A group, and an answer that its rows give.
@@ -89,15 +91,15 @@ class Candidates:
         return (levels == scored.max()).tolist()
 
     def known_answers(self) -> dict[GroupAnswer, bool]:
-        """Whether an answer is right, of each that has a trusted row.
-
-        Where such rows contradict each other most of them decide, and in a tie the answer is wrong, as `known_truth` of
-        the noise model has it.
-        """
-        said: dict[GroupAnswer, list[bool]] = defaultdict(list)
-        for row in self.trusted_rows:
-            said[self.answers[row]].append(self.says_right[row])
-        return {answer: 2 * sum(right) > len(right) for answer, right in said.items()}
+        """Whether an answer is right, of each that has a trusted row with a reward, by `truth_by_answer`."""
+        answers = list(dict.fromkeys(self.answers))
+        numbers = {answer: number for number, answer in enumerate(answers)}
+        truth = truth_by_answer(
+            self.trusted & ~self.rewards.isnan(),
+            torch.tensor(self.says_right, dtype=torch.double),
+            torch.tensor([numbers[answer] for answer in self.answers], dtype=torch.long),
+        )
+        return {answer: said == 1 for answer, said in zip(answers, truth.tolist(), strict=True) if not math.isnan(said)}
 
     def known_rewards(self) -> dict[GroupAnswer, float]:
         """The reward of each of the `known_answers`: the lowest that a trusted row has which agrees with the truth."""

@@ -17,15 +17,26 @@ from geoalign.types import Rollouts, response_keys
 OF_ONE_BATCH = -1
 
 
-def known_truth(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """[N] the truth of the row's answer by its trusted rows: 1 where most have verdict 1, else 0; a tie counts as 0.
+def truth_by_answer(
+    trusted: Bool[Tensor, " n"], verdict: Float[Tensor, " n"], answer: Int[Tensor, " n"]
+) -> Float[Tensor, " a"]:
+    """[A] the truth of each answer by its trusted rows: 1 where most have verdict 1, else 0; a tie counts as 0.
 
     NaN where no row of the answer is trusted.
+
+    Args:
+        trusted: [N].
+        verdict: [N] 1 or 0; of rows that are not trusted anything.
+        answer: [N] the number of the row's answer, from 0.
     """
-    trusted = sum_by_label(rows.trusted, rows.answer)
-    share = sum_by_label(rows.trusted * verdict, rows.answer) / trusted.clamp(min=1)
-    truth = (share > 0.5).double().masked_fill(trusted == 0, torch.nan)
-    return truth[rows.answer]
+    trusted_rows = sum_by_label(trusted, answer)
+    share = sum_by_label(trusted * verdict, answer) / trusted_rows.clamp(min=1)
+    return (share > 0.5).double().masked_fill(trusted_rows == 0, torch.nan)
+
+
+def known_truth(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """[N] the `truth_by_answer` of the row's answer."""
+    return truth_by_answer(rows.trusted, verdict, rows.answer)[rows.answer]
 
 
 def ruled_out(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:

@@ -94,7 +94,7 @@ def world_of(name: str, table: pandas.DataFrame, verdicts: dict[str, np.ndarray]
     with closing(EqualAnswers()) as equal:
         answers = answers_by_class(spelt.tolist(), table["group"].tolist(), equal)
     compared = pandas.Series(answers, index=table.index, dtype=object)
-    frame = table.assign(compared_answer=compared, key=range(len(table)), label=np.nan, reward=np.nan)
+    frame = table.assign(compared_answer=compared, exclusive=True, key=range(len(table)), label=np.nan, reward=np.nan)
     frame = frame.assign(**{f"verdict.{verifier}": column.astype(float) for verifier, column in verdicts.items()})
     judged: JudgedRows = judged_by_all(frame, exclusive=True)
     reason = why_no_model(judged)

@@ -29,6 +29,7 @@ _TENSORS = {
     "response_keys": ("int", 1),
     "prompt_keys": ("int", 1),
     "trusted": ("bool", 1),
+    "shared_answers": ("bool", 1),
 }
 
 
@@ -68,6 +69,8 @@ class Rollouts:
             do not tell.
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
+        shared_answers: [B] True for rows of a prompt whose `answers` do not exclude each other: several may be right,
+            or two of them may be one. Whoever reads answers heeds it.
         components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
             where it could not score a row.
         second_rewards: returns the rewards of a second, costlier verifier for a few rows, given by index.
@@ -91,6 +94,7 @@ class Rollouts:
     response_keys: Int[Tensor, " b"] | None = None
     prompt_keys: Int[Tensor, " b"] | None = None
     trusted: Bool[Tensor, " b"] | None = None
+    shared_answers: Bool[Tensor, " b"] | None = None
     components: Mapping[str, Float[Tensor, " b"]] | None = None
     second_rewards: SecondRewards | None = None
 

@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from geoalign.answers import answers_by_class
+from geoalign.answers.classes import compared_answers
 
 
 class Calls:
@@ -58,3 +59,14 @@ def test_the_order_of_rows_makes_no_difference():
         assert dict(zip(order, found, strict=True)) == dict(
             zip(answers, ["1+x", "1+x", "0.5", "0.5", "5 cm"], strict=True)
         )
+
+
+def test_a_group_with_two_answers_of_which_nobody_can_tell_is_in_doubt():
+    class Unsure:
+        def equal(self, pairs):
+            return [None] * len(pairs)
+
+    # Two sums in "a"; two numbers in "b", on which their texts decide; a lone sum in "c".
+    found = compared_answers(["x+1", "1+x", "7", "8", "x+1"], ["a", "a", "b", "b", "c"], Unsure())
+    assert found.undecided == [True, True, False, False, False]
+    assert found.spelling == ["x+1", "1+x", "7", "8", "x+1"]

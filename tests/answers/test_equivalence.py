@@ -1,6 +1,7 @@
 import pytest
 
 from geoalign.answers import answers_by_class, equivalence
+from geoalign.answers.classes import compared_answers
 from geoalign.answers.equivalence import EqualAnswers
 
 pytest.importorskip("math_verify")
@@ -30,27 +31,59 @@ def test_a_pair_is_compared_once_and_numbers_not_at_all(equal):
     assert equal.counters == before
 
 
-def test_what_is_not_found_out_is_different_and_counted(monkeypatch):
-    monkeypatch.setattr(equivalence, "MOST_PAIRS", 1)
-    few = EqualAnswers()
-    try:
-        assert few.equal([("x+1", "1+x"), ("y+1", "1+y")]) == [True, False]
-        assert few.counters == {"compared": 2, "equal": 1, "undecided": 1}
-    finally:
-        few.close()
+class Machine:
+    """Says the same of every pair, and notes what it is asked."""
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+        self.asked = []
+
+    def compare(self, pairs):
+        self.asked += pairs
+        return [self.outcome] * len(pairs)
 
 
-def test_after_too_many_failures_no_more_is_asked(monkeypatch):
-    asked = []
+def sums(count):
+    return [(f"x+{number}", f"{number}+x") for number in range(count)]
 
-    class Stuck:
-        def compare(self, pairs):
-            asked.extend(pairs)
-            return ["timeouts"] * len(pairs)
 
-    monkeypatch.setattr(equivalence, "MOST_FAILURES", 3)
-    monkeypatch.setattr(equivalence, "_AT_A_TIME", 2)
-    stuck = EqualAnswers(Stuck())
-    assert stuck.equal([(f"x+{n}", f"{n}+x") for n in range(10)]) == [False] * 10
-    assert len(asked) == 4
-    assert stuck.counters["undecided"] == 10
+def test_what_the_time_does_not_suffice_for_is_neither_equal_nor_different(monkeypatch):
+    monkeypatch.setattr(equivalence, "MOST_SECONDS", 0.0)
+    machine = Machine("correct")
+    late = EqualAnswers(machine)
+    assert late.equal([("x+1", "1+x"), ("7", "8")]) == [None, False]
+    assert machine.asked == []
+    assert late.counters == {"compared": 1, "equal": 0, "undecided": 1}
+    assert late.undecided_because[equivalence.OUT_OF_TIME] == 1
+
+
+def test_all_calls_of_a_batch_share_its_time_and_the_next_batch_has_its_own(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(equivalence.time, "monotonic", lambda: next(clock))
+    # Each question takes a second of this clock.
+    monkeypatch.setattr(equivalence, "MOST_SECONDS", 2.0)
+    limited = EqualAnswers(Machine("wrong"))
+    assert [limited.equal([pair]) for pair in sums(4)] == [[False], [False], [None], [None]]
+    limited.renew()
+    assert limited.equal([sums(4)[3]]) == [False]
+
+
+def test_an_answer_that_took_too_long_is_not_asked_about_again():
+    machine = Machine("timeouts")
+    stuck = EqualAnswers(machine)
+    answers = [f"2^{{n!}}+{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
+    found = compared_answers(answers, [0] * 24, stuck)
+    assert found.undecided == [True] * 24
+    # Of 276 pairs: the first answer with 16 others, which are asked at once, and of the 7 that are left one with the
+    # others.
+    assert len(machine.asked) == 16 + 6
+    assert stuck.undecided_because[equivalence.TIMED_OUT] >= 16 + 6
+
+
+@pytest.mark.parametrize("reason", ["not_installed", "failed", "too_long"])
+def test_why_a_pair_stays_undecided(monkeypatch, reason):
+    monkeypatch.setattr(equivalence, "math_verify_is_installed", lambda: False)
+    found = EqualAnswers(None if reason == "not_installed" else Machine("errors"))
+    answer = "x+" * 600 + "1" if reason == "too_long" else "x+1"
+    assert found.equal([(answer, "1+x"), ("0.5", "1/2")]) == [None, True]
+    assert +found.undecided_because == {reason: 1}

@@ -88,3 +88,10 @@ def test_math_verify_and_a_command_are_rewards_of_a_training(tmp_path):
     by_command = function_rewards(verifier_reward(f"{sys.executable} {tmp_path / 'judge.py'}", {}), 2, **columns)
     assert json.dumps(by_command) == "[1.0, NaN]"
     assert verifier_reward("geoalign.answers.naive:substring", {}) is substring
+
+
+def test_math_verify_accepts_any_of_several_gold_answers():
+    pytest.importorskip("math_verify")
+    judge = named("math_verify").judge
+    rows = [{"response": rf"\boxed{{{said}}}", "answer": ["7", "1/2"]} for said in ("0.5", "7", "8")]
+    assert judge([*rows, {"response": r"\boxed{8}", "answer": []}]) == [True, True, False, None]

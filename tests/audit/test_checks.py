@@ -478,11 +478,15 @@ def test_labels_that_deny_the_supposition_of_the_bounds_are_found():
         {
             "group": [1, 1, 2, 2, 3, 3, 4],
             "compared_answer": ["a", "b", "a", "a", "a", "b", None],
+            "exclusive": True,
         }
     )
     # Prompt 1: two right answers. Prompt 2: one answer both ways. Prompt 3 is as it should be, prompt 4 has no answer.
     assert contradicted_prompts(used, [True, True, True, False, True, False, True]) == 2
     assert contradicted_prompts(used, [True, None, True, None, True, False, True]) == 0
+    # Where several answers to prompt 1 may be right, its two right answers deny nothing.
+    shared = used.assign(exclusive=used["group"] != 1)
+    assert contradicted_prompts(shared, [True, True, True, False, True, False, True]) == 1
 
 
 def test_nothing_is_proved_where_labels_deny_it(tmp_path, run, dump, drawn):

@@ -48,7 +48,8 @@ def healthy(seed=0):
     length = rng.lognormal(np.where(right, 5, 6), 0.5).round()
     return pandas.DataFrame({
         "group": GROUP, "reward": right.astype(float), "compared_answer": answer, "final_answer": answer,
-        "answer": "7", "characters": length, "tokens": np.nan, "truncated": (~right & (length > 400)).astype(object),
+        "gold_answers": [("7",)] * ROWS, "characters": length, "tokens": np.nan,
+        "truncated": (~right & (length > 400)).astype(object),
         "origin": [{"env": "ab"[group % 2]} for group in GROUP],
     })  # fmt: skip
 

@@ -41,10 +41,15 @@ def rollouts(tmp_path):
     return write_lines(tmp_path / "rollouts.jsonl", answered())
 
 
+def each(golds):
+    """One gold answer for each problem."""
+    return [[gold] for gold in golds]
+
+
 def test_a_refused_majority_is_proposed():
     answers = ["aaaaaaab"] * 20 + ["aaaaaabc"]
     golds = ["a"] * 20 + ["x"]
-    (row,) = suspicions(judged(answers, golds), golds).to_dict("records")
+    (row,) = suspicions(judged(answers, golds), each(golds)).to_dict("records")
     assert row["problem"] == 20
     assert row["proposed"] == "a"
     assert row["copies"] == 6
@@ -56,14 +61,29 @@ def test_a_refused_majority_is_proposed():
 
 def test_a_majority_that_equals_the_gold_answer_is_not_proposed_however_it_is_spelt():
     table = judged(["a" * 8] * 5, ["x"] * 5).assign(answer="0.5")
-    assert suspicions(table, [r"\frac{1}{2}"] * 5).empty
-    assert len(suspicions(table, ["3"] * 5)) == 5
+    assert suspicions(table, [[r"\frac{1}{2}"]] * 5).empty
+    assert len(suspicions(table, [["3"]] * 5)) == 5
+
+
+def test_a_majority_that_equals_any_of_several_gold_answers_is_not_proposed():
+    table = judged(["a" * 8] * 5, ["x"] * 5).assign(answer="0.5")
+    assert suspicions(table, [["3", "1/2"]] * 5).empty
+
+
+def test_a_majority_of_which_nobody_can_tell_whether_it_is_the_gold_answer_is_not_proposed():
+    class Unsure:
+        def equal(self, pairs):
+            return [None if pair == ("a", "x") else False for pair in pairs]
+
+    answers = ["aaaaaaab", "bbbbbbba"]
+    found = suspicions(judged(answers, ["x", "x"]), [["x"], ["x"]], Unsure())
+    assert found["problem"].tolist() == [1]
 
 
 def test_a_majority_that_is_accepted_is_not_proposed():
-    assert suspicions(judged(["aaaabbbb"] * 5, ["a"] * 5), ["some prose"] * 5).empty
+    assert suspicions(judged(["aaaabbbb"] * 5, ["a"] * 5), [["some prose"]] * 5).empty
     lenient = judged(["aaaaaaax"] * 5, ["x"] * 5).assign(reward=1.0)
-    assert suspicions(lenient, ["x"] * 5).empty
+    assert suspicions(lenient, [["x"]] * 5).empty
 
 
 def test_a_majority_that_math_verify_calls_equal_is_not_proposed():
@@ -72,14 +92,14 @@ def test_a_majority_that_math_verify_calls_equal_is_not_proposed():
             return [pair == ("a", "x") for pair in pairs]
 
     answers = ["aaaaaaab", "bbbbbbba"]
-    found = suspicions(judged(answers, ["x", "x"]), ["x", "x"], Equal())
+    found = suspicions(judged(answers, ["x", "x"]), [["x"], ["x"]], Equal())
     assert found["problem"].tolist() == [1]
 
 
 def test_a_refused_majority_is_proposed_though_the_file_has_no_gold_answer():
     answers = ["aaaaaaab", "aaaaaaab", "aaaaaaaa"]
     table = judged(answers, ["x", "x", "a"])
-    found = suspicions(table, [None, "x", None])
+    found = suspicions(table, [[], ["x"], []])
     assert found["problem"].tolist() == [0, 1]
     assert found["score"].iloc[0] == pytest.approx(found["score"].iloc[1])
 
@@ -87,9 +107,9 @@ def test_a_refused_majority_is_proposed_though_the_file_has_no_gold_answer():
 def test_a_vote_for_the_proposed_answer_makes_it_more_suspicious_and_one_against_it_changes_nothing():
     answers = ["aaaaaaab"] * 20 + ["aaaaabcd"] * 3
     golds = ["a"] * 20 + ["x"] * 3
-    plain = suspicions(judged(answers, golds), golds)
+    plain = suspicions(judged(answers, golds), each(golds))
     with_judge = judged(answers, golds, judge=lambda problem, answer: problem == 22 and answer == "a")
-    voted = suspicions(with_judge, golds)
+    voted = suspicions(with_judge, each(golds))
     assert voted["problem"].iloc[0] == 22
     assert voted["votes"].iloc[0] == {"reward": [0, 5], "judge": [5, 5]}
     before = plain["score"].iloc[0]

@@ -46,7 +46,7 @@ def judged(**columns):
     """A table of eight prompts as `judged_by_all` reads it; each column is a text of 0, 1 and - for each row."""
     rows = [(group, answer) for group in range(8) for answer in "aaaabbcc"]
     frame = pandas.DataFrame(rows, columns=["group", "compared_answer"])
-    frame = frame.assign(key=range(len(rows)), label=np.nan, reward=numbers(REWARD))
+    frame = frame.assign(exclusive=True, key=range(len(rows)), label=np.nan, reward=numbers(REWARD))
     return frame.assign(**{f"verdict.{name}": numbers(text) for name, text in columns.items()})
 
 
@@ -97,6 +97,14 @@ def test_bounds_hold_for_every_truth_by_hand():
     # "a" is right: 2 of 4; "c" is right: 6 of 6.
     assert bounds == {"low": 0.5, "high": 1.0}
     assert entry_of(summary_of(judged(b_too="11111100"), exclusive=False), "b_too")["bounds"] is None
+
+
+def test_prompts_whose_answers_do_not_exclude_each_other_bound_nothing():
+    """`b_too` accepts "a" and "b" to each of 8 prompts; on 6 both may be right, and "c", which it refuses, is wrong."""
+    frame = judged(b_too="11111100")
+    bounds = entry_of(summary_of(frame.assign(exclusive=frame["group"] < 2)), "b_too")["bounds"]["false_positive_rate"]
+    # "a" is right to the first two prompts, and both to the others: 2 x 2 of 2 x 4 + 6 x 2 rows.
+    assert bounds["low"] == 4 / 20
 
 
 def test_labels_narrow_the_bounds_of_every_verifier():
@@ -150,7 +158,7 @@ def world(seed=0, prompts=60):
         mistaken = rng.random(len(right)) < noise
         units[name] = (judged_by ^ mistaken).astype(float)
     frame = frame.merge(units, on=["group", "compared_answer"], how="left")
-    return frame.assign(key=range(len(frame)), label=np.nan, right=frame["compared_answer"] == "0")
+    return frame.assign(exclusive=True, key=range(len(frame)), label=np.nan, right=frame["compared_answer"] == "0")
 
 
 def test_the_model_sees_through_verifiers_that_collude_and_never_leaves_the_bounds():

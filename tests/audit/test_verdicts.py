@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.audit.verdicts import VerdictAudit, are_verdicts, claimed, judged_rows, verdict_counts
+from geoalign.audit.verdicts import MOSTLY_SHARED, VerdictAudit, are_verdicts, claimed, judged_rows, verdict_counts
 from geoalign.audit.words.verifier import NOT_KNOWN, verifier
 from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds
@@ -15,7 +15,10 @@ from geoalign.noise.error_rates import ErrorRates, patterns_in, sampling_interva
 def rows_of(*groups):
     """Rollouts of prompts, each a list of (answer, reward); the gold answer of prompt g is "g"."""
     rows = [
-        {"step": 1, "group": g, "response": f"{answer} {r}", "answer": str(g), "final_answer": answer, "reward": reward}
+        {
+            "step": 1, "group": g, "response": f"{answer} {r}", "answer": str(g), "final_answer": answer,
+            "exclusive": True, "reward": reward,
+        }
         for g, group in enumerate(groups) for r, (answer, reward) in enumerate(group)
     ]  # fmt: skip
     return pandas.DataFrame(rows).astype({"reward": float, "final_answer": object})
@@ -261,3 +264,34 @@ def test_what_is_proved_is_said_where_no_rate_is_known():
     told = verifier(summary_of({"verifier": found}))
     assert told.rates == ()
     assert any("2 of the 9" in note for note in told.notes)
+
+
+def test_two_rewarded_answers_prove_nothing_on_a_prompt_whose_answers_do_not_exclude_each_other():
+    """On both prompts "a" and "b" are rewarded, and "c" is judged both ways."""
+    frame = rows_of(*[[("a", 1), ("b", 1), ("c", 0), ("c", 1)]] * 2)
+    audit = VerdictAudit()
+    audit.add(frame.assign(exclusive=frame["group"] == 0))
+    found = audit.summary()
+    # Of the first prompt at least two rewards are wrong, whichever answer is right; of the second one of "c" alone.
+    assert found["errors_at_least"] == 3
+    assert found["answers"] == "exclusive"
+    # Least if "a" is right to the first prompt, where 2 of 3 other rows are rewarded, and "a" and "b" to the second,
+    # where 1 of 2 is. Most if "c" alone is right to the first one: 2 of 2.
+    assert found["bounds"]["false_positive_rate"] == {"low": pytest.approx(3 / 5), "high": pytest.approx(1.0)}
+
+
+def test_the_model_is_not_believed_where_most_answers_may_be_right_beside_others():
+    groups = simulated(np.random.default_rng(0))
+    frame = rows_of(*groups)
+    for least_group, doubted in ((200, True), (100, False)):
+        audit = VerdictAudit()
+        audit.add(frame.assign(exclusive=frame["group"] >= least_group))
+        found = audit.summary()
+        assert (found["doubt"] == MOSTLY_SHARED) == doubted
+
+
+def test_where_no_answers_exclude_each_other_no_rate_is_told():
+    audit = VerdictAudit()
+    audit.add(rows_of([("a", 1), ("b", 1), ("c", 0)]).assign(exclusive=False))
+    found = audit.summary()
+    assert (found["answers"], found["bounds"], found["errors_at_least"]) == ("shared", None, 0)

@@ -243,6 +243,11 @@ def test_several_answers_may_be_right_where_they_are_shared_only():
     assert shared.anomalous.view(16, 8).tolist() == [[False] * 7 + [True]] * 16
     exclusive = Denoise(geometry="none").curate(rollouts)
     assert exclusive.anomalous.view(16, 8)[:, 4:7].all()
+    # The rows may say so of some prompts alone.
+    half = replace(rollouts, shared_answers=rollouts.groups >= 8)
+    flagged = Denoise(geometry="none").curate(half).anomalous.view(16, 8)
+    assert flagged[:8, 4:7].all()
+    assert not flagged[8:, 4:7].any()
 
 
 @pytest.mark.parametrize("binary", [True, False])

@@ -57,6 +57,11 @@ def test_labelled_rollouts_stand_behind_the_batch_in_groups_of_their_own():
     assert joined.true_rewards is None
 
 
+def test_labelled_rollouts_exclude_each_other_beside_a_prompt_whose_answers_do_not():
+    joined = with_labelled(batch(shared_answers=torch.tensor([True, True, False, False])), labelled_rows())
+    assert joined.shared_answers.tolist() == [True, True] + [False] * 5
+
+
 def curation_of(source, scores=7, **changes):
     source = torch.tensor(source)
     values = {

@@ -7,6 +7,8 @@ from written import dump_of, rollouts, wrote
 
 from geoalign.dumps.field_names import FINAL_ANSWERS
 from geoalign.dumps.layout import find_layout
+from geoalign.dumps.raw_rows import CsvCell
+from geoalign.dumps.values import gold_answers
 
 NAMES = {
     "plain": {"prompt": "prompt", "response": "response", "reward": "reward"},
@@ -94,3 +96,23 @@ def test_a_verdict_called_correct_answer_is_no_gold_answer(tmp_path):
     rows = rows_of("plain", correct_answer=lambda _, number: number == 0)
     assert "answer" not in find_layout(wrote(tmp_path, rows))[0].fields
     assert json.loads(json.dumps(dump_of(tmp_path, rows).layout.fields["group"])) == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("value", "golds"),
+    [
+        ("a", ("a",)),
+        (7, ("7",)),
+        (["a"], ("a",)),
+        (["a", "b", "a", ""], ("a", "b")),
+        # A list of numbers is an answer itself.
+        ([1, 2], ("[1, 2]",)),
+        (CsvCell("['a', 'b']"), ("a", "b")),
+        (CsvCell("[1, 2]"), ("[1, 2]",)),
+        ('["a", "b"]', ('["a", "b"]',)),
+        (None, ()),
+        ([], ()),
+    ],
+)
+def test_each_text_of_a_list_is_a_gold_answer(value, golds):
+    assert gold_answers("answer", value) == golds

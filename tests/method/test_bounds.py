@@ -38,7 +38,7 @@ def units_of(rows):
         accepted=torch.tensor([row.accepted for row in rows], dtype=torch.bool),
         group=torch.tensor([row.prompt for row in rows], dtype=torch.long),
         unit=torch.tensor([number[name] for name in names], dtype=torch.long),
-        answered=torch.tensor([row.answer is not None for row in rows], dtype=torch.bool),
+        excludes=torch.tensor([row.answer is not None for row in rows], dtype=torch.bool),
         truth=torch.tensor(truths, dtype=torch.double),
     )
 

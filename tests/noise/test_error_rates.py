@@ -110,3 +110,17 @@ def test_of_two_answers_as_frequent_the_one_that_was_refused_leads(answers):
     patterns = patterns_in(rows_of(rollouts))
     leads = error_checks._leads(patterns)
     assert patterns.units.counts[leads].tolist() == [[2, 0]]
+
+
+def test_groups_of_equal_counts_in_which_answers_exclude_each_other_and_do_not_are_two_patterns():
+    """Verdicts 1 and 0 on "a", 1 on "b", in both groups; both answers to the second one may be right."""
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 1, 0, 1]),
+        groups=torch.arange(6) // 3,
+        answers=["a", "a", "b"] * 2,
+        shared_answers=torch.arange(6) >= 3,
+    )
+    units = patterns_in(rows_of(rollouts)).units
+    # The units of the first group have one label, and those of the second one each its own.
+    assert sorted(torch.bincount(units.exclusive).tolist()) == [1, 1, 2]
+    assert units.shared.sum() == 2

@@ -23,6 +23,7 @@ from geoalign.noise.identification import (
 )
 from geoalign.noise.posterior import infer
 from geoalign.noise.rows import noisy_rows
+from geoalign.noise.trusted import ruled_out
 
 
 def posterior_of(rollouts):
@@ -219,6 +220,24 @@ def test_what_disputes_a_verdict(exclusive, expected):
     found = torch.zeros(8)
     found[order.order] = disputed(rows, rows.rewards, exclusive=exclusive).float()
     assert found.tolist() == expected
+
+
+def test_answers_that_do_not_exclude_each_other_dispute_nothing():
+    # Two rewarded answers to either prompt; those to the second one may both be right. A trusted row says that "7" is.
+    rollouts = Rollouts(
+        rewards=torch.ones(6),
+        groups=torch.arange(6) // 3,
+        answers=["7", "7", "8"] * 2,
+        trusted=torch.tensor([True, False, False] * 2),
+        shared_answers=torch.arange(6) >= 3,
+    )
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    rows = noisy_rows(rollouts, order, answers=True)
+    found = torch.zeros(2, 6)
+    found[0, order.order] = disputed(rows, rows.rewards, exclusive=True).float()
+    found[1, order.order] = ruled_out(rows, rows.rewards).float()
+    assert found[0].tolist() == [1, 1, 1, 0, 0, 0]
+    assert found[1].tolist() == [0, 0, 1, 0, 0, 0]
 
 
 def test_trusted_rows_of_enough_answers_identify_the_rates():

@@ -18,8 +18,21 @@ _NAMED = re.compile(r"([A-Za-z](?:_[A-Za-z0-9]|_\{[A-Za-z0-9]+\})?)=([^=<>]+)")
 class Equivalence(Protocol):
     """Decides on pairs of answers that no text decides on."""
 
-    def equal(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """For each pair whether it is one answer; False, too, where it could not be told."""
+    def equal(self, pairs: Sequence[tuple[str, str]]) -> Sequence[bool | None]:
+        """For each pair whether it is one answer; None where it could not be told."""
+
+
+class ComparedAnswers(NamedTuple):
+    """The answers of some rows, compared within their groups.
+
+    Attributes:
+        spelling: the answer of each row in one spelling, as `answers_by_class` gives it.
+        undecided: of each row whether its group has two answers of which nobody could tell whether they are one. They
+            have two spellings all the same, and nothing follows from that.
+    """
+
+    spelling: list[str | None]
+    undecided: list[bool]
 
 
 class _Read(NamedTuple):
@@ -29,6 +42,9 @@ class _Read(NamedTuple):
     value: Fraction | str
     unit: str
 
+
+# Groups that are compared together, to the end: where time runs out, it has served whole groups.
+_GROUPS_AT_A_TIME = 64
 
 # The normal forms of one answer, the most frequent first.
 _Class = list[str]
@@ -54,16 +70,33 @@ def answers_by_class(
     Returns:
         A normal form for each row; None for a row without an answer, or with an empty one.
     """
+    return compared_answers(answers, groups, undecided).spelling
+
+
+def compared_answers(
+    answers: Sequence[str | None], groups: Sequence[Hashable], undecided: Equivalence | None = None
+) -> ComparedAnswers:
+    """The answers in one spelling for each class of equal ones, as `answers_by_class` gives them, and where `undecided`
+    could not tell whether two of them are equal."""
     forms = [None if answer is None else normal_form(answer) or None for answer in answers]
     counts: dict[Hashable, Counter[str]] = defaultdict(Counter)
     for group, form in zip(groups, forms, strict=True):
         if form is not None:
             counts[group][form] += 1
     classes = {group: _classes_by_text(found) for group, found in counts.items()}
+    in_doubt: set[Hashable] = set()
     if undecided is not None:
-        classes = _merged(classes, undecided)
-    spelling = {(group, form): one[0] for group, several in classes.items() for one in several for form in one}
-    return [None if form is None else spelling[group, form] for group, form in zip(groups, forms, strict=True)]
+        several = [group for group, found in classes.items() if len(found) > 1]
+        for start in range(0, len(several), _GROUPS_AT_A_TIME):
+            part = {group: classes[group] for group in several[start : start + _GROUPS_AT_A_TIME]}
+            merged, in_doubt_too = _merged(part, undecided)
+            classes |= merged
+            in_doubt |= in_doubt_too
+    spelling = {(group, form): one[0] for group, found in classes.items() for one in found for form in one}
+    return ComparedAnswers(
+        spelling=[None if form is None else spelling[group, form] for group, form in zip(groups, forms, strict=True)],
+        undecided=[group in in_doubt for group in groups],
+    )
 
 
 def _classes_by_text(counts: Counter[str]) -> list[_Class]:
@@ -114,13 +147,15 @@ def _read(form: str) -> _Read:
     return _Read(name, number if value is None else value, unit)
 
 
-def _merged(classes: _Classes, undecided: Equivalence) -> _Classes:
-    """The classes of all groups, with those as one whose first members are called equal.
+def _merged(classes: _Classes, undecided: Equivalence) -> tuple[_Classes, set[Hashable]]:
+    """The classes of some groups, with those as one whose first members are called equal; and the groups with two first
+    members of which it could not be told.
 
     In each round the most frequent class of every group that is left is compared with all others of its group, so that
     few calls are made for many groups.
     """
     merged: _Classes = defaultdict(list)
+    in_doubt: set[Hashable] = set()
     left = classes
     while left:
         asked = [
@@ -131,6 +166,7 @@ def _merged(classes: _Classes, undecided: Equivalence) -> _Classes:
         ]
         equal = undecided.equal([(one, other) for _, one, other in asked])
         joined = {(group, other) for (group, _, other), same in zip(asked, equal, strict=True) if same}
+        in_doubt |= {group for (group, _, _), same in zip(asked, equal, strict=True) if same is None}
         later: _Classes = {}
         for group, (first, *others) in left.items():
             members = list(first)
@@ -144,7 +180,7 @@ def _merged(classes: _Classes, undecided: Equivalence) -> _Classes:
             if apart:
                 later[group] = apart
         left = later
-    return merged
+    return merged, in_doubt
 
 
 def _is_undecided(one: str, other: str) -> bool:

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,8 @@ from geoalign.text import one_line, quote, shortened
 MATH_VERIFY = "math_verify"
 # A truth value says whether the response is correct, a number is its reward, None: not judged.
 Verdict = bool | float | None
-# Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, or None), and what else is known.
+# Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, a list of several, or None), and
+# what else is known.
 Rows = Sequence[Mapping[str, Any]]
 Kind = Literal["math_verify", "endpoint", "function", "command"]
 
@@ -217,20 +218,35 @@ def read_verdict(text: str | bytes) -> Verdict:
 
 
 def _math_verify(source: VerifiedReward, rows: Rows, seconds: float | None = None) -> list[Verdict]:
-    """Whether each row's answer equals its gold answer; None for a row without either, or not decided in time."""
-    verdicts: list[Verdict] = [None] * len(rows)
-    places, responses, golds = [], [], []
+    """Whether each row's answer equals one of its gold answers; None for a row without either, or not decided in
+    time."""
+    places = []
+    responses = []
+    golds = []
     for place, row in enumerate(rows):
         response = f"\\boxed{{{row['final_answer']}}}" if row.get("final_answer") else row["response"]
-        gold = (row.get("answer") or "").strip()
-        if response and gold:
-            places.append(place)
-            responses.append(response)
-            golds.append(gold)
-    meaning = {"correct": True, "wrong": False, "no_answer": False}
+        for gold in gold_answers(row):
+            if response and gold.strip():
+                places.append(place)
+                responses.append(response)
+                golds.append(gold.strip())
+    outcomes: list[set[str]] = [set() for _ in rows]
     for place, outcome in zip(places, source.outcomes(responses, golds), strict=True):
-        verdicts[place] = meaning.get(outcome)
-    return verdicts
+        outcomes[place].add(outcome)
+    return [_verdict_of(found) for found in outcomes]
+
+
+def gold_answers(row: Mapping[str, Any]) -> list[str]:
+    """The gold answers of a row, each of which is right."""
+    answer = row.get("answer") or []
+    return [answer] if isinstance(answer, str) else list(answer)
+
+
+def _verdict_of(outcomes: Set[str]) -> Verdict:
+    """The verdict on a response by what came of comparing it with each gold answer."""
+    if "correct" in outcomes:
+        return True
+    return False if outcomes and outcomes <= {"wrong", "no_answer"} else None
 
 
 def _function(function: RewardFunction, name: str, rows: Rows, seconds: float | None = None) -> list[Verdict]:
@@ -346,6 +362,7 @@ def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
         prompt = [{"role": "user", "content": prompt}]
     parts = [(f"prompt, {turn['role']}", as_prompted(str(turn["content"]))) for turn in prompt]
     parts.append(("response", as_prompted(row["response"])))
-    if row.get("answer"):
-        parts.append(("reference answer", as_prompted(row["answer"])))
+    golds = gold_answers(row)
+    name = "reference answer" if len(golds) == 1 else "reference answer, one of several that are right"
+    parts += [(name, as_prompted(gold)) for gold in golds]
     return marked_messages(_SYSTEM, mark_of([text for _, text in parts]), parts)

@@ -21,7 +21,8 @@ class CheckedVerdicts:
 
     Attributes:
         rates: both error rates.
-        contradicted_prompts: on how many prompts equal answers are both right and wrong, or two different ones right.
+        contradicted_prompts: on how many prompts equal answers are both right and wrong, or two right that exclude each
+            other.
     """
 
     rates: CheckedRates
@@ -32,18 +33,20 @@ def contradicted_prompts(used: pandas.DataFrame, right: Sequence[Truth]) -> int:
     """On how many prompts the labels deny that equal answers are equally right and at most one answer is right.
 
     Args:
-        used: the checked rows, with `group` and `compared_answer`.
+        used: the checked rows, with `group`, `compared_answer` and `exclusive` (whether at most one answer to the
+            prompt is right).
         right: what was found of each.
     """
     found: dict[int, dict[str, set[bool]]] = {}
     for group, answer, truth in zip(used["group"], used["compared_answer"], right, strict=True):
         if truth is not None and isinstance(answer, str):
             found.setdefault(group, {}).setdefault(answer, set()).add(truth)
+    exclusive = set(used["group"][used["exclusive"]])
     prompts = 0
-    for truths_of_answers in found.values():
+    for group, truths_of_answers in found.items():
         are_right = [truths for truths in truths_of_answers.values() if True in truths]
         both_ways = any(len(truths) > 1 for truths in truths_of_answers.values())
-        prompts += both_ways or len(are_right) > 1
+        prompts += both_ways or (group in exclusive and len(are_right) > 1)
     return prompts
 
 

@@ -50,7 +50,13 @@ ROWS_AT_ONCE = 20_000
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
 
-_TYPES = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
+_TYPES = {
+    "int": pyarrow.int64(),
+    "float": pyarrow.float64(),
+    "bool": pyarrow.bool_(),
+    "text": pyarrow.string(),
+    "texts": pyarrow.list_(pyarrow.string()),
+}
 
 
 def _schema(*columns: tuple[str, str]) -> pyarrow.Schema:
@@ -71,6 +77,7 @@ SCORES = _schema(
     ("group", "int"),
     ("prompt response", "text"),
     ("answer", "text?"),
+    ("gold_answers", "texts?"),  # each answer that the file says is right
     ("reward true_reward", "float?"),  # null: could not be scored; not known
     ("correct trained_on", "bool?"),  # only where the input says so
     ("characters", "int"),
@@ -82,6 +89,7 @@ SCORES = _schema(
     ("weight", "float"),
     ("new_reward advantage", "float?"),  # the advantage is the curator's own
     ("final_answer compared_answer", "text?"),  # that the response gives, as it is spelt; one text for equal answers
+    ("exclusive", "bool?"),  # whether at most one answer to the prompt is right
     ("by_spelling", "text?"),  # "gold", "not gold" or "no gold": the verdicts on the answer go with its spelling
     ("probability_wrong denoised_reward", "float?"),
     ("trusted", "bool?"),  # whether a person's label is the reward
@@ -189,7 +197,9 @@ class AuditTables(ExitStack):
             rows: the columns of SCORES but for `index`, which is that of the frame, and `replacement` and `messages`.
         """
         rows = rows.reset_index(names="index")
-        written = rows.assign(answer=None, final_answer=None, compared_answer=None) if self._redact else rows
+        written = rows
+        if self._redact:
+            written = rows.assign(answer=None, gold_answers=None, final_answer=None, compared_answer=None)
         # Some rows at a time: a copy of all texts may be too large for the memory.
         for start in range(0, len(written), ROWS_AT_ONCE):
             self._write(SCORES_FILE, written.iloc[start : start + ROWS_AT_ONCE], scores_schema(self._redact))

@@ -88,7 +88,8 @@ def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: RankedG
     for number, problem in enumerate(golds.problems):
         if number in proposed and not request.export_relabel:
             continue
-        answer = proposed.get(number, problem.gold)
+        gold = list(problem.golds) if len(problem.golds) > 1 else problem.gold
+        answer = proposed.get(number, gold)
         lines.append({"prompt": problem.prompt, "answer": answer, **problem.origin})
     return lines
 

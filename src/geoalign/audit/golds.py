@@ -39,13 +39,15 @@ class JudgedProblem:
 
     Attributes:
         prompt: a text, or chat messages where the file has them.
-        gold: its gold answer; None without one.
+        gold: its gold answer, or several as a JSON list; None without one.
+        golds: each of its gold answers.
         origin: by field its source and id, where the file has them.
         group, index, step: of its first rollout.
     """
 
     prompt: Any
     gold: str | None
+    golds: tuple[str, ...]
     origin: Mapping[str, str]
     group: int
     index: int
@@ -100,6 +102,7 @@ class GoldAnswers:
                 problem = JudgedProblem(
                     prompt=list(row.messages) if row.messages is not None else row.prompt,
                     gold=gold,
+                    golds=row.gold_answers,
                     origin=row.origin or {},
                     group=int(row.group),
                     index=int(row.Index),
@@ -118,7 +121,7 @@ class GoldAnswers:
         """
         table = self._judged_answers(rows)
         judged = table["answer"].notna() & table["reward"].notna()
-        golds = [problem.gold for problem in self.problems]
+        golds = [problem.golds for problem in self.problems]
         return RankedGolds(
             prompts=suspicions(table, golds, equal),
             accepted=float(table["reward"][judged].mean()) if judged.any() else math.nan,
@@ -166,14 +169,14 @@ class GoldAnswers:
 
 
 def suspicions(
-    table: pandas.DataFrame, golds: Sequence[str | None], equal: Equivalence | None = None
+    table: pandas.DataFrame, golds: Sequence[Sequence[str]], equal: Equivalence | None = None
 ) -> pandas.DataFrame:
     """The prompts whose gold answer a refused answer rivals, the most suspicious first.
 
     Args:
         table: a row for each rollout: `problem` (a number), `answer` (a text, None without one), `reward` (1 accepted,
             0 refused, NaN), and a column by the name of each other verifier.
-        golds: by number of the problem its gold answer; None where the file has none.
+        golds: by number of the problem its gold answers, each of which is right; none where the file has none.
         equal: decides whether a proposed answer equals the gold answer where no text decides.
 
     Returns:
@@ -194,15 +197,15 @@ def suspicions(
 
 
 def _answers_of_problems(
-    table: pandas.DataFrame, golds: Sequence[str | None], equal: Equivalence | None
+    table: pandas.DataFrame, golds: Sequence[Sequence[str]], equal: Equivalence | None
 ) -> pandas.DataFrame:
     """A row for each answer that was given to a problem and judged.
 
-    Where no answer is the gold answer by its text, one that is accepted more often than not is taken for it.
+    Where no answer is a gold answer by its text, one that is accepted more often than not is taken for it.
 
     Returns:
         `problem`, `answer`, `judged` (copies with a verdict), `is_gold`, `is_rival` (the most frequent answer to the
-        problem, if it is refused, has enough copies and is not the gold answer) and `votes` (by verifier how many
+        problem, if it is refused, has enough copies and is surely no gold answer) and `votes` (by verifier how many
         copies it accepted and how many it judged).
     """
     verifiers = [str(name) for name in table.columns if name not in ("problem", "answer")]
@@ -213,17 +216,22 @@ def _answers_of_problems(
     numbers = by_answer.to_numpy().astype(int).reshape(len(answers), len(verifiers), 2).tolist()
     votes = [dict(zip(verifiers, pairs, strict=True)) for pairs in numbers]
     answers["votes"] = pandas.Series(votes, dtype=object)
-    gold = answers["problem"].map(dict(enumerate(golds))).astype(object)
-    is_gold = _are_equal(answers["answer"], gold)
+    of_problem = [golds[problem] for problem in answers["problem"]]
+    is_gold = pandas.Series(_are_equal(answers["answer"].tolist(), of_problem), index=answers.index, dtype=bool)
     is_accepted = by_answer["reward", "sum"].reset_index(drop=True) > answers["judged"] / 2
     has_gold = is_gold.groupby(answers["problem"]).transform("any")
     is_gold |= is_accepted & ~has_gold
     most_frequent = answers.sort_values("judged", ascending=False, kind="stable").drop_duplicates("problem").index
     rivals = most_frequent[~is_gold[most_frequent] & (answers["judged"][most_frequent] >= LEAST_COPIES)]
     if equal is not None:
-        in_doubt = rivals[gold[rivals].notna()]
-        pairs = list(zip(answers["answer"][in_doubt], gold[in_doubt], strict=True))
-        is_gold[in_doubt[equal.equal(pairs)]] = True
+        pairs = [(rival, gold) for rival in rivals for gold in of_problem[rival]]
+        verdicts = equal.equal([(answers["answer"][rival], gold) for rival, gold in pairs])
+        for (rival, _), verdict in zip(pairs, verdicts, strict=True):
+            if verdict:
+                is_gold[rival] = True
+            elif verdict is None:
+                # It may be the gold answer.
+                rivals = rivals.drop(rival, errors="ignore")
     answers["is_gold"] = is_gold
     answers["is_rival"] = answers.index.isin(rivals) & ~is_gold & ~is_accepted
     return answers
@@ -272,13 +280,16 @@ def _by_problem(answers: pandas.DataFrame) -> Collection[Sequence[Any]]:
     return by_problem.values()
 
 
-def _are_equal(answers: pandas.Series, golds: pandas.Series) -> pandas.Series:
-    """Whether each answer is the gold answer, as far as their texts tell; False where there is no gold answer."""
-    spelled = [text for pair in zip(answers, golds.where(golds.notna(), ""), strict=True) for text in pair]
-    pairs = [place for place in range(len(answers)) for _ in range(2)]
-    classes = answers_by_class(spelled, pairs)
-    same = [classes[2 * place] == classes[2 * place + 1] is not None for place in range(len(answers))]
-    return pandas.Series(same, index=answers.index, dtype=bool) & golds.notna()
+def _are_equal(answers: Sequence[str], golds: Sequence[Sequence[str]]) -> list[bool]:
+    """Whether each answer is one of its gold answers, as far as their texts tell; False where there is none."""
+    places = [place for place, several in enumerate(golds) for _ in several]
+    spelled = [text for place, several in enumerate(golds) for gold in several for text in (answers[place], gold)]
+    # Each answer is compared with one gold answer at a time: the two are a group of answers.
+    classes = answers_by_class(spelled, [number for number in range(len(places)) for _ in range(2)])
+    same = [False] * len(answers)
+    for number, place in enumerate(places):
+        same[place] |= classes[2 * number] == classes[2 * number + 1] is not None
+    return same
 
 
 def _with_votes(chance: float, votes: Mapping[str, Sequence[int]]) -> float:

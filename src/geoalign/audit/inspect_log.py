@@ -130,12 +130,19 @@ def _samples(report: AuditReport) -> Iterator[Any]:
             id=row.group + 1,
             epoch=epoch,
             input=row.prompt,
-            target=_text(row.answer) or "",
+            target=_target(row),
             messages=[ChatMessageUser(content=row.prompt), output.message],
             output=output,
             scores=scores,
             metadata={"file": row.file, "line": row.line, "step": row.step, "id": row.id},
         )
+
+
+def _target(row: Any) -> str | list[str]:
+    """The gold answer of a row, or several, each of which is right."""
+    if row.gold_answers is not None and len(row.gold_answers) > 1:
+        return list(row.gold_answers)
+    return _text(row.answer) or ""
 
 
 def _score(row: Any) -> Any:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ import pandas
 
 from geoalign import __version__
 from geoalign.answers import is_mathematical
-from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
+from geoalign.answers.equivalence import EqualAnswers
 from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
 from geoalign.audit.checks import Checks, check_keeps_labels
@@ -81,8 +81,8 @@ _NO_STATES_NO_ANSWERS = (
 # Columns that are kept of a file once it is written, with the verdicts of further verifiers: what is counted over all.
 _COUNTED = [
     "group", "group_pairs", "reward", "label", "true_reward", "new_reward", "score", "anomalous", "source", "weight",
-    "correct", "trained_on", "answer", "final_answer", "compared_answer", "characters", "tokens", "truncated", "origin",
-    "probability_wrong",
+    "correct", "trained_on", "answer", "gold_answers", "final_answer", "compared_answer", "undecided", "exclusive",
+    "characters", "tokens", "truncated", "origin", "probability_wrong",
 ]  # fmt: skip
 
 
@@ -173,7 +173,7 @@ class Audit:
         self._several = SeveralVerifiers(
             request.verifiers, config, verifiers, rows=request.verifier_rows, seed=self._checks.seed
         )
-        self._equal = EqualAnswers() if math_verify_is_installed() else None
+        self._equal = EqualAnswers()
         self._exclusive = self._session.curator.answer_reading != "shared"
         self._verdicts = VerdictAudit(exclusive=self._exclusive)
         self._states = HiddenStates(self._config, request, self._session.curator.requires, folder.states, console)
@@ -189,7 +189,7 @@ class Audit:
         self._inputs: list[dict[str, Any]] = []
         self._skipped: list[Skipped] = []
         self._repeated: list[dict[str, str]] = []
-        self._golds: Counter[str] = Counter(golds=0, mathematical=0)
+        self._golds: Counter[str] = Counter(golds=0, mathematical=0, several=0)
         self.golds = GoldAnswers()
         self.ranked_golds = RankedGolds(prompts=pandas.DataFrame(), accepted=math.nan)
 
@@ -205,11 +205,11 @@ class Audit:
         self._done.clear()
         with self._console.status("Asking the verifiers"):
             rows.update(self._several.ask_about_drawn_rows())
+        self._equal.renew()
         self.ranked_golds = self.golds.ranked(rows, self._equal)
         if not request.redact:
             write_golds(self._folder.staging, self.golds, self.ranked_golds)
-        if self._equal is not None:
-            self._equal.close()
+        self._equal.close()
         self._labels.check_all_found()
         assert self._curator is not None
         return self._summary(rows, self._curator)
@@ -267,13 +267,14 @@ class Audit:
         """The rollouts of a file with what was decided, curated step by step in the order in which steps appear."""
         self._check_file(source, dump)
         states = self._states.of(source, dump)
-        rows = with_answers(dump.frame, self._equal)
+        self._equal.renew()
+        with self._console.status("Comparing answers"):
+            rows = with_answers(dump.frame, self._equal)
         rows["file"] = whole_text(str(source.path))
         rows["trained_on"] = None if source.trained_on is None else rows["id"].isin(self._trained)
         with self._console.status("Asking the verifiers"):
             rows = self._several.judged(rows, dump.layout.fields.get("answer"))
-        golds = rows.drop_duplicates(["step", "group"])["answer"].dropna()
-        self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
+        self._count_golds(rows.drop_duplicates(["step", "group"])["gold_answers"])
         rows = rows.set_axis(rows.index + sum(map(len, self._done)))
         rows["group"] = self._numbered_on(rows)
         decisions = []
@@ -287,6 +288,12 @@ class Audit:
         # The verdicts of a second verifier are labels, beside those of the files.
         rows["label"] = decided.pop("label")
         return rows.join(decided)
+
+    def _count_golds(self, golds_of_prompts: Iterable[tuple[str, ...]]) -> None:
+        """Counts the prompts of a file with gold answers, with mathematical ones alone, and with several."""
+        for golds in golds_of_prompts:
+            mathematical = bool(golds) and all(map(is_mathematical, golds))
+            self._golds.update(golds=bool(golds), mathematical=mathematical, several=len(golds) > 1)
 
     def _numbered_on(self, rows: pandas.DataFrame) -> pandas.Series:
         """The numbers of groups, unique over all steps and files: those of a file begin at 0 in each of its steps."""
@@ -379,7 +386,11 @@ class Audit:
             "degenerate": degenerate,
             "gold_answers": dict(self._golds),
             "suspicious_golds": self.golds.summary(self.ranked_golds, redact=request.redact),
-            "equal_answers": None if self._equal is None else dict(self._equal.counters),
+            "equal_answers": {
+                **self._equal.counters,
+                "undecided_because": dict(+self._equal.undecided_because),
+                "undecided_prompts": int(rows.loc[rows["undecided"], "group"].nunique()),
+            },
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": curator.pairs_left_out,
             "steps": curator.steps,

@@ -11,6 +11,7 @@ from typing import Any
 import pandas
 
 from geoalign.answers.verifiers import MATH_VERIFY, Rows, second_verifier
+from geoalign.audit.answers import told_golds
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
@@ -99,7 +100,8 @@ class SecondOpinion:
 
 def asked_rows(rows: pandas.DataFrame) -> Rows:
     """What a verifier is told of each row; what the file does not say is None, and chat messages are the prompt."""
-    questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
+    prompts = rows["messages"].where(rows["messages"].notna(), rows["prompt"])
+    questions = rows[_FIELDS].assign(prompt=prompts, answer=told_golds(rows))
     records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
     return list(records)
 

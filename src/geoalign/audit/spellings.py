@@ -1,7 +1,7 @@
 """Answers whose verdict goes with their spelling, as where a verifier rewards `\\frac{35}{2}` and refuses `17.5`.
 
 An answer is right or wrong however it is spelt. Where every spelling of it was judged alike, and one was rewarded and
-another refused, the verifier went by the spelling, and all verdicts of one kind are mistakes. If the answer is the gold
+another refused, the verifier went by the spelling, and all verdicts of one kind are mistakes. If the answer is a gold
 answer, the refusals are. Otherwise only that one kind is wrong is known.
 """
 
@@ -14,10 +14,12 @@ from typing import Any
 
 import pandas
 
-from geoalign.answers import Equivalence, answers_by_class
+from geoalign.answers import Equivalence
+from geoalign.answers.classes import compared_answers
 from geoalign.files.columns import Bools
 
-# Whether an answer that was judged by its spelling is the gold answer: column `by_spelling`.
+# Whether an answer that was judged by its spelling is a gold answer: column `by_spelling`. NO_GOLD: nothing tells, for
+# there is none, or nobody could tell whether it is equal.
 IS_GOLD = "gold"
 IS_NOT_GOLD = "not gold"
 NO_GOLD = "no gold"
@@ -48,7 +50,7 @@ def judged_by_spelling(frame: pandas.DataFrame, high: float, equal: Equivalence 
 
     Args:
         frame: has `group`, `final_answer` (as it is spelt), `compared_answer` (one text for equal answers), `answer`
-            (the gold one) and `reward`.
+            (the gold one), `gold_answers` and `reward`.
         high: the reward of a response that was accepted.
         equal: decides on pairs of answers on which no text decides.
     """
@@ -62,14 +64,15 @@ def judged_by_spelling(frame: pandas.DataFrame, high: float, equal: Equivalence 
         verdicts = counted_verdicts(rows["spelling"], rows["reward"] == high)
         if not goes_with_spelling(verdicts):
             continue
-        golds = rows["answer"].dropna().unique().tolist()
-        gold_answer = golds[0] if len(golds) == 1 else None
+        one_gold = rows["answer"].nunique() == 1
+        with_gold = rows[rows["answer"].notna()]
+        gold_answers = with_gold["gold_answers"].iloc[0] if one_gold else ()
         answer = SpelledAnswer(
             group=int(key[0]),
             rows=rows.index.tolist(),
             answer=key[1],
-            gold=_is_gold(gold_answer, list(verdicts), equal),
-            gold_answer=gold_answer,
+            gold=_is_gold(gold_answers, list(verdicts), equal),
+            gold_answer=with_gold["answer"].iloc[0] if one_gold else None,
             verdicts=verdicts,
         )
         found.append(answer)
@@ -92,12 +95,16 @@ def goes_with_spelling(verdicts: dict[str, tuple[int, int]]) -> bool:
     return alike and len({rewarded > 0 for rewarded, _ in verdicts.values()}) == 2
 
 
-def _is_gold(gold_answer: str | None, spellings: Sequence[str], equal: Equivalence | None) -> str:
-    """Whether an answer is the gold answer, by its spellings: one of IS_GOLD, IS_NOT_GOLD and NO_GOLD."""
-    if gold_answer is None:
-        return NO_GOLD
-    gold, *answers = answers_by_class([gold_answer, *spellings], [0] * (1 + len(spellings)), equal)
-    return IS_GOLD if gold is not None and gold in answers else IS_NOT_GOLD
+def _is_gold(gold_answers: Sequence[str], spellings: Sequence[str], equal: Equivalence | None) -> str:
+    """Whether an answer is one of the gold answers, by its spellings: one of IS_GOLD, IS_NOT_GOLD and NO_GOLD."""
+    found = NO_GOLD if not gold_answers else IS_NOT_GOLD
+    for gold_answer in gold_answers:
+        (gold, *answers), in_doubt = compared_answers([gold_answer, *spellings], [0] * (1 + len(spellings)), equal)
+        if gold is not None and gold in answers:
+            return IS_GOLD
+        if in_doubt[0]:
+            found = NO_GOLD
+    return found
 
 
 def flags_by_spelling(
@@ -112,8 +119,10 @@ def flags_by_spelling(
     whose truth a label tells is left to the curator.
 
     Args:
+        frame: as in `judged_by_spelling`, with `exclusive` (whether at most one answer to the prompt is right) and
+            `label`.
         flagged: what the curator flags.
-        exclusive: at most one answer to a prompt is right.
+        exclusive: False: several answers to any prompt may be right.
     """
     changed = pandas.Series(flagged, index=frame.index)
     rewarded = frame["reward"] == high
@@ -126,7 +135,8 @@ def flags_by_spelling(
             continue
         group = by_group.get_group(answer.group)
         other = group["compared_answer"].notna() & (group["compared_answer"] != answer.answer)
-        if answer.gold != IS_GOLD and exclusive and (other & (group["reward"] == high)).any():
+        excluded = exclusive and group["exclusive"].all()
+        if answer.gold != IS_GOLD and excluded and (other & (group["reward"] == high)).any():
             continue
         right = [row for row in rows if rewarded[row]]
         refused = [row for row in rows if not rewarded[row]]
@@ -147,7 +157,7 @@ def spelling_column(frame: pandas.DataFrame, answers: Sequence[SpelledAnswer]) -
 def _spelt_like_gold_and_refused_elsewhere(
     frame: pandas.DataFrame, rewarded: pandas.Series, known: pandas.Series
 ) -> pandas.Series:
-    """The rewarded rows that are spelt like the gold answer, though the same answer of their group was refused too.
+    """The rewarded rows that are spelt like a gold answer, though the same answer of their group was refused too.
 
     That refusal is no reason to flag them. An answer with a label is left out.
     """
@@ -155,7 +165,12 @@ def _spelt_like_gold_and_refused_elsewhere(
     refused = frame["reward"].notna() & ~rewarded
     elsewhere = refused.groupby(answers).transform("any").eq(True)
     labelled = known.groupby(answers).transform("any").eq(True)
-    alike = frame["final_answer"].notna() & (frame["final_answer"].str.strip() == frame["answer"].str.strip())
+    spelt = zip(frame["final_answer"], frame["gold_answers"], strict=True)
+    alike = pandas.Series(
+        [isinstance(answer, str) and answer.strip() in map(str.strip, golds) for answer, golds in spelt],
+        index=frame.index,
+        dtype=bool,
+    )
     return rewarded & alike & elsewhere & ~labelled
 
 

@@ -195,6 +195,7 @@ def make_rollouts(rows: pandas.DataFrame, curator: Curator, hidden: Float[Tensor
         fields["donor_ok"] = torch.tensor([flag is not True for flag in rows["truncated"]])
     if "answers" in curator.reads:
         fields["answers"] = rows["final_answer"].tolist()
+        fields["shared_answers"] = torch.tensor(~rows["exclusive"].to_numpy(dtype=bool))
     if "advantages" in curator.requires:
         fields["advantages"] = group_advantages(rewards, groups)
     return Rollouts(rewards=rewards, groups=groups, ids=rows["id"].tolist(), **fields)

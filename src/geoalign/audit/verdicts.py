@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas
@@ -23,7 +24,10 @@ from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
 # The columns of a step that are kept until all have been read.
-_READ = ["group", "reward", "final_answer", "label"]
+_READ = ["group", "reward", "final_answer", "label", "exclusive"]
+# The model is not believed where fewer of the answers are to prompts at most one of whose answers is right.
+_LEAST_EXCLUSIVE = 0.5
+MOSTLY_SHARED = "on most prompts several of the answers may be right, and then nothing tells who errs"
 
 
 def verdict_counts(
@@ -51,18 +55,20 @@ def certain(
 ) -> tuple[dict[str, Bounds] | None, int]:
     """What the verdicts prove: bounds of the rates, by name, and the least number of errors.
 
-    Rows without a reward are left out; those without an answer may be right or wrong, identical ones together. Where
-    several answers to a prompt may be right, no rate is bounded, and only contradictions are errors.
+    Rows without a reward are left out; those without an answer may be right or wrong, identical ones together, and so
+    may answers to a prompt that do not exclude each other. Where no answers do, no rate is bounded, and only
+    contradictions are errors.
 
     Args:
         truth: 1 or 0 where it is known, NaN elsewhere.
+        exclusive: False: several answers to any prompt may be right.
     """
     scored = rows.scored
     units = judged_units(
         accepted=accepted[scored],
         group=rows.group[scored],
         unit=rows.answer[scored],
-        answered=rows.answered[scored] & exclusive,
+        excludes=(rows.answered & rows.exclusive)[scored] & exclusive,
         truth=truth[scored],
     )
     if not exclusive:
@@ -166,7 +172,8 @@ def are_verdicts(low: float, high: float) -> bool:
 class VerdictAudit:
     """Collects the rollouts of one call of the command, step by step, while their rewards are binary.
 
-    `exclusive`: at most one answer to a prompt is right; otherwise several may be, and no rate is told.
+    `exclusive`: at most one answer to a prompt is right, unless its rows say otherwise; False: several may be, and no
+    rate is told.
     """
 
     def __init__(self, *, exclusive: bool = True) -> None:
@@ -206,8 +213,12 @@ class VerdictAudit:
         repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if checks is None and not answered.any() and not repeated_responses:
             return {"reason": "No response has a final answer, and none was given twice."}
-        bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
-        model = error_rates(rows, exclusive=self._exclusive)
+        share_exclusive = float(rows.exclusive[answered].double().mean()) if answered.any() else 1.0
+        exclusive = self._exclusive and share_exclusive > 0
+        bounds, errors = certain(rows, right, truth, exclusive=exclusive)
+        model = error_rates(rows, exclusive=exclusive)
+        if exclusive and share_exclusive < _LEAST_EXCLUSIVE:
+            model = replace(model, doubt=MOSTLY_SHARED)
         if checks is not None and checks.contradicted_prompts:
             bounds = None
             errors = 0
@@ -219,7 +230,7 @@ class VerdictAudit:
             "groups_with_answers_judged_both_ways": contradicted_answers,
             "groups_with_repeated_responses": repeated_responses,
             "groups_with_responses_judged_both_ways": contradicted_responses,
-            "answers": "exclusive" if self._exclusive else "shared",
+            "answers": "exclusive" if exclusive else "shared",
             "known_truths": int((~truth[rows.scored].isnan()).sum()),
             "errors_at_least": errors,
             "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
@@ -253,6 +264,7 @@ def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, F
         groups=torch.tensor(table["group"].to_numpy()),
         answers=[answer if isinstance(answer, str) else None for answer in table["final_answer"]],
         response_keys=torch.tensor(table["key"].to_numpy()),
+        shared_answers=torch.tensor(~table["exclusive"].to_numpy(dtype=bool)),
     )
     order = canonical_order(rollouts.rewards, rollouts.groups)
     labels = torch.tensor(table["label"].astype(float).to_numpy())[order.order]

@@ -123,6 +123,8 @@ def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
     donor_ok = ~no_row if rollouts.donor_ok is None else rollouts.donor_ok
     joined["trusted"] = torch.cat([trusted, trusted.new_ones(len(labelled))])
     joined["donor_ok"] = torch.cat([donor_ok, donor_ok.new_zeros(len(labelled))])
+    if rollouts.shared_answers is not None and labelled.shared_answers is None:
+        joined["shared_answers"] = torch.cat([rollouts.shared_answers, no_row.new_zeros(len(labelled))])
     # Asked for rows of the batch alone: the others are trusted already.
     joined["second_rewards"] = rollouts.second_rewards
     return Rollouts(**joined)

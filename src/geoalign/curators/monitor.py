@@ -256,7 +256,7 @@ def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:
         accepted=accepted[judged],
         group=rows.group[judged],
         unit=rows.answer[judged],
-        answered=rows.answered[judged],
+        excludes=(rows.answered & rows.exclusive)[judged],
         truth=torch.full((int(judged.sum()),), torch.nan),
     )
     return {

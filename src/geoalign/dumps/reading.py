@@ -12,6 +12,7 @@ The columns of a frame, one row a rollout in the order of the file:
     response
     reward          NaN: could not be scored; `true_reward`, `label` (given by a person): NaN where unknown
     correct, answer, final_answer, tokens, truncated: None where the file does not say
+    gold_answers    every answer that the file says is right; `answer` is the only one, or all of them as a JSON list
     verdict.NAME    what a further verifier said, as a number, for each field that the user named; NaN where nothing
     origin          by field of the file the environment or data source, and the id of the problem; None without any
 """
@@ -55,7 +56,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 # `named_group` is the group's name as the file gives it, `question` the whole prompt, with images and system message.
 _COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("row", "line", "position", "step"), "int64"),
-    **dict.fromkeys(("named_group", "question", "id", "prompt", "messages", "answer"), object),
+    **dict.fromkeys(("named_group", "question", "id", "prompt", "messages", "answer", "gold_answers"), object),
     "reward": "float64",
     **dict.fromkeys(_CHECKS, object),
     "true_reward": "float64",
@@ -217,7 +218,7 @@ class _Reader:
         identifier = values.short_text(layout.fields.get("id", ""), _required(layout, row, "id"))
         if identifier is None:
             identifier = str(raw.number)
-        answer = values.short_text(layout.fields.get("answer", ""), layout.value(row, "answer"))
+        golds = values.gold_answers(layout.fields.get("answer", ""), layout.value(row, "answer"))
         rollout = {
             "row": raw.number,
             "line": raw.line,
@@ -228,7 +229,8 @@ class _Reader:
             "id": f"{identifier}/{number}" if layout.format.lists else identifier,
             "prompt": prompt,
             "messages": messages,
-            "answer": answer or None,
+            "answer": self._kept(values.short_text("", golds) if len(golds) > 1 else next(iter(golds), None)),
+            "gold_answers": golds,
             "reward": _reward(layout, row),
         }
         for role, check in _CHECKS.items():

@@ -9,7 +9,8 @@ import ast
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from geoalign.answers.messages import Messages, response_text
@@ -163,16 +164,24 @@ def is_conversation(value: Any) -> bool:
 
 def _conversation_in_cell(value: Any) -> Any:
     """The chat messages that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
-    if not isinstance(value, CsvCell) or not value.startswith("[{"):
-        return value
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            parsed = parse(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if is_conversation(parsed):
-            return parsed
+    if isinstance(value, CsvCell) and value.startswith("[{"):
+        parsed = next(filter(is_conversation, _parsed(value)), None)
+        return value if parsed is None else parsed
     return value
+
+
+def _texts_in_cell(value: Any) -> Any:
+    """The list of texts that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
+    if isinstance(value, CsvCell) and value.startswith(('["', "['")):
+        return next((parsed for parsed in _parsed(value) if isinstance(parsed, list)), value)
+    return value
+
+
+def _parsed(cell: str) -> Iterator[Any]:
+    """What a cell says as JSON and as Python, as far as it is either."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            yield parse(cell)
 
 
 def short_text(field: str, value: Any) -> str | None:
@@ -195,6 +204,20 @@ def final_answer(field: str, value: Any) -> str | None:
         return None
     text = short_text(field, value)
     return None if text is None or text.strip() in _NO_ANSWER else text
+
+
+def gold_answers(field: str, value: Any) -> tuple[str, ...]:
+    """The gold answers of a problem as texts: the value itself, or of a list of several texts, each of which is right,
+    all that differ; none where there is none.
+
+    A list of something else is one answer, which `short_text` writes out. In a list alone an answer is itself.
+    """
+    value = _texts_in_cell(value)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    several = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    texts = [short_text(field, entry) for entry in (value if several else [value])]
+    return tuple(dict.fromkeys(text for text in texts if text))
 
 
 def kind_of(value: Any) -> str:

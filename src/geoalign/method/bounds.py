@@ -1,9 +1,9 @@
 """What verdicts alone prove of a verifier's error rates: bounds without a model of its errors.
 
 A unit is the rows of one answer to a prompt, or of one response where there is no answer. Its rows are right together,
-and of the answers to a prompt at most one is right: which one, or none, nobody knows. Every assignment of truths that
-this allows gives a false positive rate and a false negative rate (where some answers are wrong, or right); the
-bounds are the least and the greatest of them, so that they hold for every verifier.
+and of answers that exclude each other at most one is right: which one, or none, nobody knows. Every assignment of
+truths that this allows gives a false positive rate and a false negative rate (where some answers are wrong, or right);
+the bounds are the least and the greatest of them, so that they hold for every verifier.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ def judged_units(
     accepted: Bool[Tensor, " n"],
     group: Int[Tensor, " n"],
     unit: Int[Tensor, " n"],
-    answered: Bool[Tensor, " n"],
+    excludes: Bool[Tensor, " n"],
     truth: Float[Tensor, " n"],
 ) -> JudgedUnits:
     """The units of N rows, each with a verdict.
 
-    Rows without an answer exclude nothing: each such unit may be right or wrong whatever the others are. Known truths
-    fix their unit, and where an answer is known to be right the others to its prompt are wrong. A prompt on which known
-    truths break the rule (two right answers, or one answer right and wrong) proves nothing beyond them: each of its
-    rows is then a unit of its own.
+    Rows without an answer exclude nothing, nor do answers that may be right beside others: each such unit may be right
+    or wrong whatever the others are. Known truths fix their unit, and where an answer is known to be right those that
+    it excludes are wrong. A prompt on which known truths break the rule (two right answers that exclude each other, or
+    one answer right and wrong) proves nothing beyond them: each of its rows is then a unit of its own.
 
     Args:
         accepted: the verdicts.
         unit: rows with one number are of one answer (or response) to one prompt.
-        answered: whether the unit is an answer.
+        excludes: whether the unit is an answer that excludes the other such answers to its prompt.
         truth: 1 or 0 where it is known, NaN elsewhere.
     """
     known_right = truth == 1
@@ -97,12 +97,12 @@ def judged_units(
     right_of_unit = _any_per_label(known_right, unit, units)
     broken_unit = right_of_unit & _any_per_label(known_wrong, unit, units)
     group_of_unit = torch.zeros(units, dtype=torch.long).index_put((unit,), group)
-    answer_of_unit = _any_per_label(answered, unit, units)
-    right_answers = torch.bincount(group_of_unit[right_of_unit & answer_of_unit], minlength=groups)
+    unit_excludes = _any_per_label(excludes, unit, units)
+    right_answers = torch.bincount(group_of_unit[right_of_unit & unit_excludes], minlength=groups)
     broken = _any_per_label(broken_unit, group_of_unit, groups) | (right_answers > 1)
 
     alone = broken[group]
-    exclusive = answered & ~alone
+    exclusive = excludes & ~alone
     row = torch.arange(len(unit))
     label = torch.where(alone, units + row, unit).unique(return_inverse=True)[1]
     count = int(label.max()) + 1 if len(label) else 0

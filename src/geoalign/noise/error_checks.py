@@ -222,6 +222,7 @@ def _copies(patterns: Patterns) -> _Copies:
         fixed_log_odds=units.fixed_log_odds[unit],
         weight=torch.ones(len(unit)).double(),
         exclusive=exclusive.unique(return_inverse=True)[1],
+        shared=units.shared[unit],
     )
     return _Copies(copied, group, groups)
 
@@ -259,19 +260,21 @@ def _right_if_strict(patterns: Patterns, right: Float[Tensor, " c"]) -> Float[Te
 
 
 def _right_if_other_gold(patterns: Patterns, right: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
-    """[C] P(right) if an answer on which rollouts agree, though it is believed to be wrong, is the right one."""
+    """[C] P(right) if an answer on which rollouts agree, though it is believed to be wrong, is right, and no other one
+    that it excludes."""
     rows = patterns.units.counts.sum(dim=1)
     rows_of_prompt = patterns.sums(rows)[patterns.pattern]
     many = (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * rows_of_prompt)
     agreed = _leads(patterns) & _may_be_right(patterns) & many & (right < 0.5)
     has_agreed = patterns.sums(agreed) > 0
-    return torch.where(has_agreed[patterns.pattern], agreed.double(), right)
+    settled = agreed | (has_agreed[patterns.pattern] & ~patterns.units.shared)
+    return torch.where(settled, agreed.double(), right)
 
 
 def _may_be_right(patterns: Patterns) -> Bool[Tensor, " c"]:
-    """[C] whether no trusted row tells that the unit is wrong, or that another unit of its pattern is right."""
+    """[C] whether no trusted row tells that the unit is wrong, or that one of its pattern that excludes it is right."""
     known = patterns.units.known_log_odds
-    is_solved = patterns.sums(known > 0) > 0
+    is_solved = patterns.sums((known > 0) & ~patterns.units.shared) > 0
     return (known == 0) & ~is_solved[patterns.pattern]
 
 

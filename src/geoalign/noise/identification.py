@@ -165,8 +165,8 @@ def observations_corrected_without_rates(
 
     - A response without an answer where one is expected is wrong, unless `posterior.wrong` is at most 0.5 for it: where
       verdicts look that good, its answer was perhaps only not read.
-    - Rows of an answer with a trusted row share its verdict. Where that one is right and answers are `exclusive`, every
-      other row of the group is wrong, those without an answer included, even if the first rule spared them.
+    - Rows of an answer with a trusted row share its verdict. Where that one is right and answers exclude each other,
+      every other row of the group is wrong, those without an answer included, even if the first rule spared them.
 
     Where both rules apply the second decides. Trusted and unscored rows keep what they have.
     """
@@ -181,7 +181,8 @@ def observations_corrected_without_rates(
 
 def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool) -> Bool[Tensor, " n"]:
     """[N] the rows whose verdict something in the batch speaks against: another verdict on the same answer or response,
-    or, of a rewarded answer, another rewarded answer of the group where at most one is right (`exclusive`)."""
+    or, of a rewarded answer, another rewarded answer of the group where they exclude each other (`exclusive`, unless
+    the rows say that those of their group do not)."""
     verdict = observed.nan_to_num()
     mixed = got_both_verdicts(rows.answer, verdict, rows.scored)
     if not exclusive:
@@ -190,7 +191,7 @@ def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool)
     rewarded = rows.scored * verdict
     rewarded_of_answer = sum_by_label(rewarded, rows.answer).clamp(min=1)[rows.answer]
     rewarded_answers = sum_by_label(rewarded * rows.answered / rewarded_of_answer, rows.group)[rows.group]
-    has_rival = (rewarded > 0) & rows.answered & (rewarded_answers > 1.5)
+    has_rival = (rewarded > 0) & rows.answered & rows.exclusive & (rewarded_answers > 1.5)
     return mixed | has_rival
 
 

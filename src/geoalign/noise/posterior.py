@@ -172,7 +172,8 @@ def infer(
     Args:
         prediction: [N] z, of mean square 1; None without a prediction.
         least_slope: lower bound of the slope in which estimates are matched (`_matched_in_slope`).
-        exclusive: at most one of a group's answers is right; False: several may be.
+        exclusive: at most one of a group's answers is right, unless the rows say otherwise of their group; False:
+            several may be.
         earlier: the fields of the fit of the window before, where EM starts.
     """
     verdict_values = two_values(rows.rewards[rows.accompanied])

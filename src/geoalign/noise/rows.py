@@ -30,6 +30,7 @@ class NoisyRows:
         response: [N] rows of equal number gave the same response.
         answer: [N] rows of equal number gave the same answer or, without one, the same response.
         answered: [N] whether the row has an answer.
+        exclusive: [N] whether the answers to the row's prompt exclude each other, so that at most one of them is right.
         lacking: [N] no answer where one is expected: held to be wrong, whatever the verdict.
         trusted: [N] whether the reward is known to be true.
         unseen: [N] whether the ridge has not seen this response to the prompt before.
@@ -46,6 +47,7 @@ class NoisyRows:
     response: Int[Tensor, " n"]
     answer: Int[Tensor, " n"]
     answered: Bool[Tensor, " n"]
+    exclusive: Bool[Tensor, " n"]
     lacking: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]
     unseen: Bool[Tensor, " n"]
@@ -127,6 +129,11 @@ def noisy_rows(
     lacking = ~answered & group_answered & (unanswered_wrong and most_answered)
     answer_or_response = torch.where(answered, answer_numbers, response_keys)
 
+    exclusive = torch.ones_like(answered)
+    if rollouts.shared_answers is not None:
+        shared = rollouts.shared_answers.cpu()[index]
+        exclusive = (sum_by_label(shared, group) == 0)[group]
+
     trusted = torch.zeros_like(answered)
     if rollouts.trusted is not None:
         trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
@@ -141,6 +148,7 @@ def noisy_rows(
         response=dense_labels(group, response_keys),
         answer=dense_labels(group, answered, answer_or_response),
         answered=answered,
+        exclusive=exclusive,
         lacking=lacking,
         trusted=trusted,
         # Of trusted rows the ridge learns nothing.
@@ -204,6 +212,8 @@ def joined_batches(batches: Sequence[Mapping[str, Tensor]], decay: float) -> Noi
     for place, batch in enumerate(batches):
         age = len(batches) - 1 - place
         part = {**batch, "weights": batch["weights"] * decay**age}
+        # A state that was saved before rows said so.
+        part.setdefault("exclusive", torch.ones_like(batch["answered"]))
         for name, first in next_label.items():
             part[name] = batch[name] + first
             next_label[name] = int(part[name].max()) + 1

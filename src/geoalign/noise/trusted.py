@@ -42,11 +42,11 @@ def known_truth(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Float[Tensor, 
 def ruled_out(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
     """[N] whether the row is wrong because a trusted row shows another answer of its group to be right.
 
-    So where at most one answer of a group is right. A row without an answer is ruled out too where one is expected.
+    So where answers of the group exclude each other. A row without an answer is ruled out too where one is expected.
     """
     right = known_truth(rows, verdict) == 1
     solved = sum_by_label(right & rows.answered, rows.group)[rows.group] > 0
-    return solved & ~right & (rows.answered | rows.lacking)
+    return solved & ~right & rows.exclusive & (rows.answered | rows.lacking)
 
 
 def trusted_answer_keys(rollouts: Rollouts, order: GroupedRows, rows: NoisyRows) -> Int[Tensor, " n"]:

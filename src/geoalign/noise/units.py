@@ -1,8 +1,9 @@
 """Units of evidence for verdicts: an answer to a prompt, with the verdicts on the rows that gave it.
 
 A unit is right or wrong, and so are all of its rows. P(right) of unit u is logistic in its features, theta' x_u; of the
-answers to a prompt at most one is right. A verifier may err alike on equal answers: with rho the correlation of its
-errors on a unit, mixed verdicts are 1 - rho times as frequent, and n verdicts count as n / (1 + (n - 1) rho).
+answers to a prompt at most one is right, where they exclude each other. A verifier may err alike on equal answers: with
+rho the correlation of its errors on a unit, mixed verdicts are 1 - rho times as frequent, and n verdicts count as
+n / (1 + (n - 1) rho).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Units:
         fixed_log_odds: [C] log-odds of the prior that are not fitted: of units without an answer among answers.
         weight: [C] of the unit in the fit.
         exclusive: [C] of the units with one label at most one is right.
+        shared: [C] whether the rows say that the answers of the unit's group do not exclude each other.
         prior_theta: [F] prior mean of theta.
         least_theta: [F] lower bound of theta.
         pseudo: pseudo-counts of kept verdicts, and of replaced ones of each value.
@@ -59,6 +61,7 @@ class Units:
     fixed_log_odds: Float[Tensor, " c"]
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]
+    shared: Bool[Tensor, " c"]
     prior_theta: Float[Tensor, " f"]
     least_theta: Float[Tensor, " f"]
     pseudo: tuple[float, float]
@@ -175,13 +178,13 @@ def verdict_units(
     The features of an answer are 1, its log share of the group, and its mean prediction; those of a response in a group
     without answers are 1 and the log-odds at which the rest of the group is rewarded. A response without an answer
     among answers has fixed log-odds, and weight 0: each reward of one would raise the false positive rate. It is wrong
-    for certain where answers are `exclusive` and a trusted row shows one of the group's to be right.
+    for certain where answers exclude each other and a trusted row shows one of the group's to be right.
 
     Args:
         prediction: [N] z, a prediction of the true reward; zeros where there is none.
         verdict: [N] 0 or 1.
         judged: [N] whether the row's verdict counts.
-        exclusive: at most one answer of a group is right.
+        exclusive: the answers of a group exclude each other, unless the rows say that those of their group do not.
     """
     unit = rows.answer
     one = torch.ones_like(prediction)
@@ -204,7 +207,8 @@ def verdict_units(
     ]
     fitted = answered | lone_response
     own_label = len(group) + torch.arange(len(group))
-    exclusive_label = torch.where(answered & exclusive, group, own_label)
+    shared = sum_by_label(~rows.exclusive, unit) > 0
+    exclusive_label = torch.where(answered & ~shared & exclusive, group, own_label)
     trusted_verdicts = sum_by_label((2 * verdict - 1) * (judged & rows.trusted), unit)
     lacks_answer = ~fitted
     fixed_log_odds = _UNANSWERED_LOG_ODDS * lacks_answer
@@ -221,6 +225,7 @@ def verdict_units(
         fixed_log_odds=fixed_log_odds,
         weight=sum_by_label(rows.weights, unit) / size * fitted,
         exclusive=exclusive_label.unique(return_inverse=True)[1],
+        shared=shared,
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,
         # Answers identify e and q. Without them only the curvature of the log-odds in z does, and with rates that are

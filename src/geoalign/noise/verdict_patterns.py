@@ -68,6 +68,7 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
         fixed_log_odds=units.fixed_log_odds[kept],
         weight=times[of_unit].double(),
         exclusive=_numbered_as_they_come(units.exclusive[kept]),
+        shared=units.shared[kept],
         prior_theta=prior_theta,
         least_theta=torch.full_like(prior_theta, -torch.inf),
     )
@@ -83,8 +84,9 @@ def _kinds(units: Units, answered_rows: Float[Tensor, " c"]) -> Int[Tensor, " c"
     judged = refused + rewarded > 0
     # Of units without verdicts it does not matter how likely those were held to be right.
     fixed = units.fixed_log_odds.double() * judged
-    alike = torch.stack([answered_rows, judged.double(), refused, rewarded, units.known_log_odds, fixed], dim=1)
-    return alike.unique(dim=0, return_inverse=True)[1]
+    shared = units.shared.double()
+    alike = [answered_rows, judged.double(), refused, rewarded, units.known_log_odds, fixed, shared]
+    return torch.stack(alike, dim=1).unique(dim=0, return_inverse=True)[1]
 
 
 def _pattern_of_groups(

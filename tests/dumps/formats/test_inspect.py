@@ -136,12 +136,13 @@ def test_turns_and_tool_calls(tmp_path):
     assert found.response == '[assistant]\nanswer 0.0\nadd({"a": 1})\n[tool]\n2\n[assistant]\ndone'
 
 
-def test_several_targets_are_no_gold_answer(tmp_path):
+def test_each_of_several_targets_is_a_gold_answer(tmp_path):
     samples = inspect(samples_only=True)
     samples[0]["target"] = ["two", "2"]
     samples[1]["target"] = ["two"]
     _, rows = read(write_json(tmp_path / "log.json", samples))
-    assert (rows[0].answer, rows[1].answer) == (None, "two")
+    assert (rows[0].answer, rows[0].gold_answers) == ('["two", "2"]', ("two", "2"))
+    assert (rows[1].answer, rows[1].gold_answers) == ("two", ("two",))
 
 
 def test_a_broken_archive_is_refused(tmp_path):

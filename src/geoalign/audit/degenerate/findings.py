@@ -31,8 +31,8 @@ def degenerate_findings(rows: pandas.DataFrame) -> list[dict[str, Any]]:
     """`degenerate` of `summary.json`: every symptom of the file, or else of the environments that it names.
 
     Args:
-        rows: has `reward`, `group`, `characters`, `tokens`, `truncated`, `compared_answer`, `final_answer`, `answer`
-            and `origin`.
+        rows: has `reward`, `group`, `characters`, `tokens`, `truncated`, `compared_answer`, `final_answer`,
+            `gold_answers` and `origin`.
     """
     found = symptoms_of(_looked_at(rows))
     # Where rewards are missing is worth to be known, though many are missing in the whole file.
@@ -82,7 +82,7 @@ def _environments(rows: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFram
 
 
 def _gives_gold(rows: pandas.DataFrame) -> Bool[np.ndarray, " n"]:
-    """[n] whether the answer's normal form is that of the gold answer."""
+    """[n] whether the answer's normal form is that of a gold answer."""
     forms: dict[Any, str] = {}
 
     def form(text: Any) -> str | None:
@@ -92,5 +92,5 @@ def _gives_gold(rows: pandas.DataFrame) -> Bool[np.ndarray, " n"]:
             forms[text] = normal_form(text)
         return forms[text]
 
-    pairs = zip(rows["final_answer"], rows["answer"], strict=True)
-    return np.array([form(answer) == form(gold) and isinstance(gold, str) for answer, gold in pairs], dtype=bool)
+    pairs = zip(rows["final_answer"], rows["gold_answers"], strict=True)
+    return np.array([form(answer) in map(form, golds) for answer, golds in pairs], dtype=bool)

@@ -22,7 +22,7 @@ from geoalign.types import response_keys
 _KEY = "--verifiers"
 _ROWS_KEY = "--verifier-rows"
 # The columns of a step that are kept, besides verdicts, until all have been read.
-_KEPT = ["group", "reward", "label", "compared_answer"]
+_KEPT = ["group", "reward", "label", "compared_answer", "exclusive"]
 
 
 class SeveralVerifiers:
@@ -138,7 +138,7 @@ class SeveralVerifiers:
         """`verifiers` of `summary.json`; None where there is no verifier but the reward.
 
         Args:
-            exclusive: whether at most one answer to a prompt is right.
+            exclusive: False: several answers to any prompt may be right.
             seed: draws the prompts that the model is fitted on where there are very many.
             redact: leave out what a failure said, which may quote a text.
             checked: whether rows that were drawn at random and checked are right, by the index of the row.

@@ -12,6 +12,7 @@ from typing import Any
 import pandas
 
 from geoalign.answers.verifiers import NamedVerifier, Rows, Verdict
+from geoalign.audit.answers import told_golds
 from geoalign.secrets import masked
 from geoalign.text import one_line
 
@@ -101,7 +102,8 @@ def _questions(rows: pandas.DataFrame, verifier: NamedVerifier, gold_field: str 
     if verifier.needs_gold:
         # Math-Verify judges all spellings of an answer alike.
         rows = rows.assign(final_answer=rows["compared_answer"])
-    questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
+    prompts = rows["messages"].where(rows["messages"].notna(), rows["prompt"])
+    questions = rows[_FIELDS].assign(prompt=prompts, answer=told_golds(rows))
     if verifier.kind == "function" and gold_field is not None and gold_field not in questions:
         questions[gold_field] = questions["answer"]
     records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")

@@ -27,7 +27,8 @@ class JudgedRows:
         unit: [N] rows with one number gave the same answer to the same prompt or, without one, the same response.
         answered: [N] whether the unit is an answer.
         truth: [N] 1 or 0 where a label tells it, NaN elsewhere.
-        exclusive: whether at most one answer to a prompt is right.
+        exclusive: whether answers exclude each other, at least on some prompts.
+        excludes: [N] whether the unit is an answer that excludes the others to its prompt: at most one is right.
         drawn: the verifiers that judged rows drawn at random alone.
     """
 
@@ -38,6 +39,7 @@ class JudgedRows:
     answered: Bool[np.ndarray, " n"]
     truth: Float[np.ndarray, " n"]
     exclusive: bool
+    excludes: Bool[np.ndarray, " n"]
     drawn: Collection[str] = ()
 
     @property
@@ -58,8 +60,9 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection
     """The rows as this package reads them.
 
     Args:
-        table: has `group`, `compared_answer`, `key` (of the response), `reward`, `label` and columns `verdict.NAME`.
-        exclusive: whether at most one answer to a prompt is right.
+        table: has `group`, `compared_answer`, `exclusive` (whether at most one answer to the prompt is right), `key`
+            (of the response), `reward`, `label` and columns `verdict.NAME`.
+        exclusive: False: several answers to any prompt may be right.
         drawn: the verifiers that were asked about rows drawn at random alone.
     """
     numbers_by_name = {REWARD: table["reward"], **verdict_columns(table)}
@@ -72,14 +75,17 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection
         else:
             no_verdicts[name] = reason
     groups = pandas.factorize(table["group"])[0]
+    answered = table["compared_answer"].notna().to_numpy()
+    excludes = answered & table["exclusive"].to_numpy(dtype=bool) & exclusive
     return JudgedRows(
         accepted=pandas.DataFrame(accepted, index=table.index),
         no_verdicts=no_verdicts,
         group=groups,
         unit=_units(table, groups),
-        answered=table["compared_answer"].notna().to_numpy(),
+        answered=answered,
         truth=_truth_by_labels(table, is_verdict=REWARD in accepted),
-        exclusive=exclusive,
+        exclusive=exclusive and bool(excludes.any() or not answered.any()),
+        excludes=excludes,
         drawn=drawn,
     )
 

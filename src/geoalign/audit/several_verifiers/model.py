@@ -50,6 +50,8 @@ def why_no_model(judged: JudgedRows) -> str | None:
     share = float(judged.answered.mean())
     if share < LEAST_ANSWERED:
         return f"Only {share:.0%} of the responses have a final answer, and the model rests on answers."
+    if float(judged.excludes.mean()) < LEAST_ANSWERED:
+        return "On many prompts several of the answers may be right, and the model rests on the others."
     different = set(judged.originals().values())
     telling = [name for name in different if judged.accepted[name].nunique() > 1]
     if len(telling) < LEAST_VERIFIERS:
@@ -57,7 +59,7 @@ def why_no_model(judged: JudgedRows) -> str | None:
             f"It needs at least {LEAST_VERIFIERS} verifiers that differ from each other and both accept and refuse, "
             f"and here {'is 1' if len(telling) == 1 else f'are {len(telling)}'}: fewer do not tell who errs."
         )
-    prompts = len(np.unique(judged.group[judged.answered]))
+    prompts = len(np.unique(judged.group[judged.excludes]))
     if prompts < LEAST_PROMPTS:
         return f"It needs at least {LEAST_PROMPTS} prompts with answers, and here are {prompts}."
     return None
@@ -92,11 +94,12 @@ def model_summary(judged: JudgedRows, bounds: Mapping[str, dict[str, Bounds] | N
 
 
 def verdict_units(judged: JudgedRows, names: Sequence[str], *, seed: int) -> VerdictUnits:
-    """The answers with the mean verdict of each verifier on their copies; of very many prompts a random part."""
-    prompts = np.unique(judged.group[judged.answered])
+    """The answers that exclude others, with the mean verdict of each verifier on their copies; of very many prompts a
+    random part."""
+    prompts = np.unique(judged.group[judged.excludes])
     if len(prompts) > MOST_PROMPTS:
         prompts = np.random.default_rng(seed).choice(prompts, MOST_PROMPTS, replace=False)
-    kept = judged.answered & np.isin(judged.group, prompts)
+    kept = judged.excludes & np.isin(judged.group, prompts)
     units = judged.unit[kept]
     verdicts = judged.accepted.loc[kept, list(names)].groupby(units).mean()
     prompt_of_unit = pandas.Series(judged.group[kept]).groupby(units).first().reindex(verdicts.index)

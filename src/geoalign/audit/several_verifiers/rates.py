@@ -22,7 +22,7 @@ def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
         accepted=torch.tensor(verdicts[has] == 1),
         group=torch.tensor(judged.group[has]),
         unit=torch.tensor(judged.unit[has]),
-        answered=torch.tensor(judged.answered[has]),
+        excludes=torch.tensor(judged.excludes[has]),
         truth=torch.tensor(judged.truth[has]),
     )
     return {"false_positive_rate": false_positive_bounds(units), "false_negative_rate": false_negative_bounds(units)}

@@ -103,13 +103,14 @@ class _Reasons:
             return _by_spelling(row, prompt, rewarded=rewarded)
         answer = row.compared_answer
         favourite = prompt.favourite()
+        exclusive = self._exclusive and row.exclusive is not False
         if not isinstance(answer, str):
-            stands_alone = rewarded and self._exclusive and favourite is not None
+            stands_alone = rewarded and exclusive and favourite is not None
             return "rewarded without a final answer" if stands_alone else ""
         otherwise = prompt.refused[answer] if rewarded else prompt.rewarded[answer]
         if otherwise:
             return f"the same answer was {_other_verdict(rewarded)} {_times(otherwise)}"
-        if not self._exclusive:
+        if not exclusive:
             return ""
         other = prompt.other_rewarded(answer)
         if rewarded and other is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from geoalign.answers.equivalence import FAILED, NOT_INSTALLED, OUT_OF_TIME, TIMED_OUT, TOO_LONG
 from geoalign.audit.words.checks import checked_lines, model_line, next_checks
 from geoalign.audit.words.finding import finding
 from geoalign.console.numbers import counted, percent
@@ -30,6 +31,18 @@ _PROVED = (
     "Proved: it follows from the verdicts{and_truths}, if {truths_are_right}equal answers to a prompt are equally "
     "right and at most one answer to a prompt is right."
 )
+_ONE_SPELLING = "Give the answers in one spelling, in a field of their own: --field final_answer=NAME."
+# By why pairs of answers stayed undecided: the reason in words, and what to do.
+_WHY_UNDECIDED = {
+    NOT_INSTALLED: ("Math-Verify is not installed", "Install it: pip install 'geoalign[trl]'."),
+    OUT_OF_TIME: (
+        "Math-Verify had no time left for this file",
+        f"Audit the file in parts, each of which has its own time. {_ONE_SPELLING.replace('Give', 'Or give')}",
+    ),
+    TIMED_OUT: ("Math-Verify took too long over them", _ONE_SPELLING),
+    FAILED: ("Math-Verify failed on them", _ONE_SPELLING),
+    TOO_LONG: ("they are too long or too deeply nested to be compared", _ONE_SPELLING),
+}
 PROVED_IF_SHARED = "Proved: equal answers or responses to a prompt were both rewarded and refused."
 ESTIMATED = (
     "Estimated: by a statistical model whose errors strike verdicts one by one, with 95% intervals that leave room for "
@@ -68,6 +81,8 @@ class Verifier:
 def verifier(summary: Summary) -> Verifier:
     """What is known of the verifier, in the order of trust: what is certain, what checks say, what a model guesses."""
     known = _by_checks(summary) if summary["verifier"].get("checks") else _by_verdicts(summary)
+    if known.notes:
+        known = replace(known, notes=(*known.notes, *_where_nothing_excludes(summary)))
     following = next_checks(summary)
     if following is None:
         return known
@@ -138,6 +153,26 @@ def _by_verdicts(summary: Summary) -> Verifier:
         notes=(*proved_errors, *meanings, INVISIBLE),
         details=(*_what_the_model_says(found), *contradictions),
     )
+
+
+def _where_nothing_excludes(summary: Summary) -> tuple[str, ...]:
+    """On how many prompts different answers prove nothing, why, and what to do."""
+    said = []
+    several = summary.get("gold_answers", {}).get("several")
+    if several:
+        said.append(
+            f"To {counted(several, 'prompt')} the file has several gold answers, so several answers may be right "
+            "there, and two that were rewarded prove nothing."
+        )
+    compared = summary.get("equal_answers") or {}
+    if compared.get("undecided_prompts"):
+        because = compared["undecided_because"]
+        why, remedy = _WHY_UNDECIDED[max(because, key=because.get)]
+        said.append(
+            f"On {counted(compared['undecided_prompts'], 'prompt')} it is not known whether two answers are one and "
+            f"the same, because {why}, so two that were rewarded prove nothing there. {remedy}"
+        )
+    return tuple(said)
 
 
 def _proved_errors(found: Mapping[str, Any]) -> str:

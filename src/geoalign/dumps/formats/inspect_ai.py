@@ -31,15 +31,12 @@ def flatten(row: Row) -> Row:
     completion = str(output.get("completion") or text_of((choices[0].get("message") or {}).get("content")))
     attachments = row.get("attachments") or {}
     prompt, turns = _conversation(row, completion)
-    target = row.get("target")
-    if isinstance(target, list):
-        # Of several targets any is right: none of them is the gold answer.
-        target = target[0] if len(target) == 1 else None
     sample = row.get("id")
     return {
         "prompt": as_messages([(role, _whole(text, attachments)) for role, text in prompt]),
         "response": as_one_text([(role, _whole(text, attachments)) for role, text in turns]),
-        "answer": target or None,
+        # Of several targets any is right.
+        "answer": row.get("target") or None,
         "final_answer": _own_answer(row.get("scores") or {}, completion),
         "group": sample,
         "id": f"{sample}/{row.get('epoch')}",

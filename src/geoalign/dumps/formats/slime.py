@@ -24,7 +24,7 @@ def flatten(row: Row) -> Row:
         "correct": verdict.get("acc"),
         "pred": verdict.get("pred"),
         "group": row.get("group_index"),
-        "answer": label if isinstance(label, str) else None,
+        "answer": label if isinstance(label, (str, list)) else None,
         "tokens": row.get("response_length"),
         "truncated": status == "truncated",
     }

@@ -40,7 +40,7 @@ def flatten(row: Row) -> Row:
         "problem_id": task.get("key") or task.get("hash"),
         "env_id": (row.get("env") or {}).get("id"),
         "id": row.get("id"),
-        "answer": answer if isinstance(answer, str) else None,
+        "answer": answer if isinstance(answer, (str, list)) else None,
         "step": work.get("step"),
         "truncated": _was_truncated(traces[0]),
     }

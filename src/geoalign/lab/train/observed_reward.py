@@ -141,6 +141,7 @@ def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: Rewa
 
     def read_in_one_spelling(rows: list[dict[str, Any]]) -> list[str | None]:
         answers = read(rows)
+        equal.renew()
         if any("problem_id" not in row for row in rows):
             # Labelled rollouts, which every process has whole.
             return answers_by_class(answers, [str(row["prompt"]) for row in rows], equal)

@@ -48,9 +48,8 @@ def sums(count):
 
 
 def test_what_the_time_does_not_suffice_for_is_neither_equal_nor_different(monkeypatch):
-    monkeypatch.setattr(equivalence, "MOST_SECONDS", 0.0)
     machine = Machine("correct")
-    late = EqualAnswers(machine)
+    late = EqualAnswers(machine, most_seconds=0.0)
     assert late.equal([("x+1", "1+x"), ("7", "8")]) == [None, False]
     assert machine.asked == []
     assert late.counters == {"compared": 1, "equal": 0, "undecided": 1}
@@ -61,8 +60,7 @@ def test_all_calls_of_a_batch_share_its_time_and_the_next_batch_has_its_own(monk
     clock = iter(range(100))
     monkeypatch.setattr(equivalence.time, "monotonic", lambda: next(clock))
     # Each question takes a second of this clock.
-    monkeypatch.setattr(equivalence, "MOST_SECONDS", 2.0)
-    limited = EqualAnswers(Machine("wrong"))
+    limited = EqualAnswers(Machine("wrong"), most_seconds=2.0)
     assert [limited.equal([pair]) for pair in sums(4)] == [[False], [False], [None], [None]]
     limited.renew()
     assert limited.equal([sums(4)[3]]) == [False]

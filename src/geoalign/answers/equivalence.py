@@ -11,7 +11,7 @@ from geoalign.answers.equality import comparable, readable
 from geoalign.answers.verified import outcome_by_text
 from geoalign.answers.workers import AnswerWorkers
 
-# Seconds that math-verify may take for one batch or file. A number of pairs would be no limit: one pair takes
+# Seconds that math-verify may take for one file. A number of pairs would be no limit: one pair takes
 # milliseconds and another one its whole time limit.
 MOST_SECONDS = 300.0
 _AT_A_TIME = 16
@@ -35,7 +35,7 @@ def math_verify_is_installed() -> bool:
 class EqualAnswers:
     """The `Equivalence` of `answers_by_class`: two answers are one if math-verify calls each equal to the other.
 
-    Math-verify may take `MOST_SECONDS` for a batch or file, which begins with `renew`; a first one begins at once. An
+    Math-verify may take `most_seconds` for a batch or file, which begins with `renew`; a first one begins at once. An
     answer on which it ran out of time is not asked about again in that batch or file. Where math-verify is not
     installed, texts alone decide.
 
@@ -44,10 +44,11 @@ class EqualAnswers:
         undecided_because: by reason how many pairs stayed undecided.
     """
 
-    def __init__(self, workers: AnswerWorkers | None = None) -> None:
+    def __init__(self, workers: AnswerWorkers | None = None, *, most_seconds: float = MOST_SECONDS) -> None:
         if workers is None and math_verify_is_installed():
             workers = AnswerWorkers(count=2, timeout=_SECONDS)
         self._workers = workers
+        self._most_seconds = most_seconds
         self._known: dict[_Pair, bool] = {}
         self.counters = dict.fromkeys(("compared", "equal", "undecided"), 0)
         self.undecided_because: Counter[str] = Counter()
@@ -97,7 +98,7 @@ class EqualAnswers:
         decided: dict[_Pair, bool] = {}
         for start in range(0, len(pairs), _AT_A_TIME):
             part = pairs[start : start + _AT_A_TIME]
-            if self._seconds >= MOST_SECONDS:
+            if self._seconds >= self._most_seconds:
                 self.undecided_because[OUT_OF_TIME] += len(part)
                 continue
             asked = [pair for pair in part if self._slow.isdisjoint(pair)]

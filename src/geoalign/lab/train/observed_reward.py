@@ -24,6 +24,8 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.train.plan import Plan
 
 REFERENCE_REWARDS = "reference_rewards"
+# Math-verify may take so long to compare the answers of a batch with each other: training waits for it.
+_SECONDS_TO_COMPARE = 60.0
 
 
 def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
@@ -137,7 +139,7 @@ def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: Rewa
 
     if not isinstance(source, VerifiedReward):
         return read
-    equal = EqualAnswers(source.workers)
+    equal = EqualAnswers(source.workers, most_seconds=_SECONDS_TO_COMPARE)
 
     def read_in_one_spelling(rows: list[dict[str, Any]]) -> list[str | None]:
         answers = read(rows)

@@ -98,13 +98,16 @@ def test_the_correlation_of_errors_by_hand():
         ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
         ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
         ((math.nan, math.nan, math.nan), {}, False),
+        ((0.0, -0.2, 0.2), {"slope": 0.6}, True),  # twice as steep as 0.3
+        ((0.0, -0.2, 0.2), {"slope": 0.61}, False),
+        ((0.0, -0.2, 0.2), {"slope": math.nan}, True),  # a prior that is the same for all tells nothing
         ((1.0, 1.0, 1.0), {"known_answers": 19}, False),
         ((1.0, 1.0, 1.0), {"known_answers": 20}, True),
         ((math.nan, math.nan, math.nan), {"has_answers": False}, True),
     ],
 )
 def test_what_identifies_the_rates(correlation, found, expected):
-    told = {"expected": 300.0, "informedness": 0.3, "has_answers": True, "known_answers": 0}
+    told = {"expected": 300.0, "informedness": 0.3, "slope": 0.3, "has_answers": True, "known_answers": 0}
     assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.intervals import Interval, t_quantile
-from geoalign.noise.channel import LEVEL, NoiseFit
+from geoalign.noise.channel import LEVEL, SMALLEST, NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.trusted import OF_ONE_BATCH, known_truth, ruled_out
@@ -31,6 +31,9 @@ CROWDED = -0.2
 # must be known within this share of J^2, the agreement between verdicts that the truth explains.
 ENOUGH = 250.0
 PRECISE = 0.8
+# Verdicts rise with the model's prior as steeply as J where its rates are right, and may at most so many times as
+# steeply. Where little is known yet the fit takes good verdicts and a flat prior for poor verdicts and a steep one.
+STEEPEST = 2.0
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
 
@@ -44,6 +47,7 @@ class Identification:
             1 if errors repeat with the answer; NaN where no answer was judged twice.
         expected: how many pairs of different verdicts on one answer independent errors would give.
         informedness: J, true positive rate minus false positive rate.
+        slope: of verdicts on the model's prior; NaN where the prior is the same for all.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many different answers (or responses) trusted rows tell the truth of.
     """
@@ -51,6 +55,7 @@ class Identification:
     error_correlation: Interval
     expected: float
     informedness: float
+    slope: float
     has_answers: bool
     known_answers: int
 
@@ -61,13 +66,13 @@ class Identification:
         They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
         equal ones must contradict each other as often as independent errors would, and hardly more often. Two verdicts
         on an answer agree because of the truth, with a correlation of about J^2, or because errors repeat, with one of
-        about `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there
-        was too little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested
-        here.
+        about `error_correlation`: so that must be known well beside J^2, or from many verdicts. And verdicts must
+        follow the model's prior about as its rates say. NaN of the correlation, for which there was too little to tell,
+        counts as not identified. Without any answers the states alone speak: nothing is tested here.
         """
         if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
-        return self.independent and self.precise
+        return self.independent and self.precise and self.calibrated
 
     @property
     def independent(self) -> bool:
@@ -81,8 +86,18 @@ class Identification:
         return self.expected >= ENOUGH or reach <= PRECISE * self.informedness**2
 
     @property
+    def calibrated(self) -> bool:
+        """Whether verdicts follow the prior hardly more steeply than with J."""
+        return not self.slope > STEEPEST * self.informedness
+
+    @property
     def reason(self) -> str:
         """Why the rates are not identified, in words."""
+        if self.independent and self.precise:
+            return (
+                "verdicts follow how frequent an answer is more closely than the estimated error rates allow, so that "
+                "these are not known yet"
+            )
         if self.independent:
             return "there are too few verdicts on equal answers to tell how often they are wrong"
         if self.error_correlation.high < CROWDED:
@@ -109,6 +124,7 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
         error_correlation=error_correlation(units, fit),
         expected=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false_positive,
+        slope=slope_on_prior(units, fit),
         has_answers=bool((answered & judged).any()),
         known_answers=_different_known_answers(units, answer_keys),
     )
@@ -156,6 +172,23 @@ def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     reach = t_quantile(LEVEL, groups - 1) * float(standard_error)
     estimate = 1 - float(ratio)
     return Interval(estimate, estimate - reach, estimate + reach)
+
+
+def slope_on_prior(units: Units, fit: NoiseFit) -> float:
+    """The slope of the verdicts on the model's prior, over rows, by least squares: J where the model is right.
+
+    NaN where the prior is the same for all rows that were judged.
+    """
+    prior, _ = units.probabilities(fit)
+    rows = units.counts.sum(dim=1)
+    weight = units.weight * rows
+    total = weight.sum().clamp(min=SMALLEST)
+    accepted = units.counts[:, 1] / rows.clamp(min=1)
+    centred = prior - weight @ prior / total
+    variance = float(weight @ centred.square())
+    if variance <= SMALLEST:
+        return math.nan
+    return float(weight @ (centred * accepted)) / variance
 
 
 def observations_corrected_without_rates(

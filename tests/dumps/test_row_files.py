@@ -110,7 +110,7 @@ def test_a_cell_that_is_no_number_is_shown(tmp_path):
     ("behind.json", "[{},\n{}]\n{}", "row 3", "'{}' behind its end"),
     ("quote.csv", 'a,b\n1,"2\n3,4\n', "line 2", "expected CSV in UTF-8, got unexpected end of data"),
     ("short.csv", "a,b\n1,2\n3\n", "line 3", "expected 2 cells as in the first line, got 1"),
-    ("several.jsonl", '{"a": 1}\n{"a": 1} {"a": 2}\n', "line 2", "several on one line, the second from column 10 on: write"),
+    ("several.jsonl", '{"a": 1}\n{"a": 1} {"a": 2}\n', "line 2", "several on one line, the second from column 10 on"),
     ("one line.jsonl", '{"a": 1}{"a": 2}', "line 1", "several on one line, the second from column 9 on: write"),
     ("commas.jsonl", '{"a": 1},\n{"a": 2},\n', "line 1", "one with a comma behind it: leave the commas out"),
     ("over lines.jsonl", '{\n"a": 1\n}\n{\n"a": 2\n}\n', "line 1", "does not end in this line: write each rollout"),

@@ -32,7 +32,6 @@ from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
 from geoalign.dumps.checks_csv import (
     BY,
     NOTE,
-    PERSON,
     CheckedRow,
     ChecksFile,
     has_labels,
@@ -40,7 +39,7 @@ from geoalign.dumps.checks_csv import (
     read_checks,
     write_checks,
 )
-from geoalign.dumps.flagged_csv import LABEL, ROW
+from geoalign.dumps.flagged_csv import LABEL, PERSON, ROW
 from geoalign.dumps.labelled_cells import check_is_of
 from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError

@@ -23,8 +23,6 @@ from geoalign.errors import InputError
 NOTE = "note"
 # Which verifier labelled a row; empty where a person did.
 BY = "by"
-# What a person is called where it is counted who labelled.
-PERSON = "person"
 _DRAWING = ("draw", "drawn_from", "seed")
 _FACTS = (*_DRAWING, "step", "file", "line", "sample", "id", "group", "reward", "characters")
 _TEXTS = ("answer", "final_answer", "prompt", "response")

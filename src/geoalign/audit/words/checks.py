@@ -8,7 +8,7 @@ from typing import Any
 from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.words.next_steps import checks_command
 from geoalign.console.numbers import counted, percent
-from geoalign.dumps.checks_csv import PERSON
+from geoalign.dumps.flagged_csv import PERSON
 
 Summary = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from geoalign.audit.folder import FLAGGED_FILE
 from geoalign.audit.words.reading import own_answer_field
-from geoalign.dumps.checks_csv import PERSON
+from geoalign.dumps.flagged_csv import PERSON
 
 Summary = Mapping[str, Any]
 

@@ -129,12 +129,24 @@ class DumpLayout:
 
 
 class MissingRolesError(ConfigError):
-    """A file in which a rollout's parts were not found: what it has, and the options that would name them."""
+    """A file in which a rollout's parts were not found.
 
-    def __init__(self, what: str, options: Sequence[str]) -> None:
+    Attributes:
+        what: what was not found, and what the file has.
+        roles: the roles that were not found.
+        options: the options that would name their fields, with `NAME` for one of which there is no guess.
+        is_complete: whether there is a guess for each.
+    """
+
+    def __init__(self, what: str, guesses: Mapping[str, str | None]) -> None:
+        options = []
+        for role, name in guesses.items():
+            options += ["--field", f"{role}={name or 'NAME'}"]
         super().__init__(f"{what} Say where they are: {' '.join(options)}")
         self.what = what
+        self.roles = tuple(guesses)
         self.options = tuple(options)
+        self.is_complete = None not in guesses.values()
 
 
 def parse_fields(texts: Sequence[str]) -> dict[str, str]:
@@ -351,12 +363,9 @@ class _Head:
         for role in _NEEDED:
             if role not in missing:
                 taken.update(self.kind.fields.get(role, ()))
-        guesses = guessed_fields(self.rows, missing, taken)
-        options = []
-        for role in missing:
-            options += ["--field", f"{role}={guesses.get(role, 'NAME')}"]
+        guesses = guessed_fields(self.rows, missing, taken, found.get("prompt"))
         what = f"{self.path}: found no {' and no '.join(missing)}. Its fields: {kinds_of_fields(self.rows)}."
-        raise MissingRolesError(what, options)
+        raise MissingRolesError(what, {role: guesses.get(role) for role in missing})
 
     def _has(self, name: str) -> bool:
         """Whether any row has a field, if only with null in it."""

@@ -222,6 +222,8 @@ def test_files_that_tell_no_rate(tmp_path, run, dump, drawn, change, message):
 @pytest.mark.parametrize(("request_", "message"), [
     ({"check_with": "gold"}, r"--check-with: expected --draw-checks N or --checks FILE"),
     ({"draw_checks": 5, "anytime": True}, r"--anytime: expected labelled checks"),
+    ({"budget": "5"}, r"--budget: expected with --second-verifier WHO"),
+    ({"cache": Path("states")}, r"--cache: expected with --model ID_OR_PATH"),
     ({"draw_checks": 5, "check_with": "no-such-command"}, r"--check-with: expected math_verify, a function"),
     ({"checks": Path("gone.csv")}, r"--checks gone.csv: expected a checks.csv .*, got none there"),
     ({"labels": [Path("gone.csv")]}, r"--labels gone.csv: expected a flagged.csv with labels, got none there"),

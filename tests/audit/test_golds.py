@@ -8,6 +8,7 @@ import pytest
 from tests.shared.dumps import write_lines
 
 from geoalign.audit.golds import suspicions
+from geoalign.audit.words.datasheet import exported
 from geoalign.audit.words.golds import suspicious_golds
 from geoalign.errors import ConfigError
 
@@ -138,18 +139,19 @@ def test_a_problem_of_several_steps_counts_once(run, tmp_path):
     assert (found["problems"], found["rivalled"], found["top"][0]["copies"]) == (20, 2, 14)
 
 
+def with_few_accepted():
+    """The last three answers to each problem are refused, too: 18 * 4 of 160 are accepted."""
+    return [{**row, "reward": 0.0} if place % 8 >= 5 else row for place, row in enumerate(answered())]
+
+
 def test_where_few_answers_are_accepted_the_ranking_is_not_trusted(run, rollouts, tmp_path):
     found = run(rollouts, curator="denoise")
     # 18 of 20 problems have 7 of 8 answers accepted.
     assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 7 / 160)
     assert found["suspicious_golds"]["trusted"]
     assert "Do not trust" not in suspicious_golds(found)
-    # The last three answers to each problem are refused, too.
-    refused = answered()
-    for place, row in enumerate(refused):
-        if place % 8 >= 5:
-            row["reward"] = 0.0
-    found = run(write_lines(tmp_path / "refused.jsonl", refused), curator="denoise", overwrite=True)
+    refused = write_lines(tmp_path / "refused.jsonl", with_few_accepted())
+    found = run(refused, curator="denoise", overwrite=True)
     assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 4 / 160)
     assert not found["suspicious_golds"]["trusted"]
     assert "only 45.0% of the answers were accepted" in suspicious_golds(found)
@@ -178,6 +180,18 @@ def test_an_export_may_give_them_the_proposed_answer(run, rollouts, tmp_path):
     assert [line["answer"] for line in lines] == ["7"] * 20
 
 
+@pytest.mark.parametrize("relabel", [False, True])
+def test_an_export_changes_nothing_by_a_ranking_that_is_not_trusted(run, tmp_path, relabel):
+    refused = write_lines(tmp_path / "refused.jsonl", with_few_accepted())
+    summary = run(refused, curator="denoise", export=tmp_path / "clean.jsonl", export_relabel=relabel, export_above=0.0)
+    assert summary["export"]["suspicious"] > 0
+    assert summary["export"]["changed"] == 0
+    lines = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    assert [line["answer"] for line in lines] == ["9" if prompt in WRONG else "7" for prompt in range(20)]
+    for said in (exported(summary), (tmp_path / "datasheet.md").read_text()):
+        assert "not to be trusted here" in said
+
+
 def test_the_threshold_of_an_export_may_be_another(run, rollouts, tmp_path):
     run(rollouts, curator="denoise", export=tmp_path / "clean.jsonl", export_above=1.0)
     assert len((tmp_path / "clean.jsonl").read_text().splitlines()) == 20
@@ -193,7 +207,8 @@ def test_the_threshold_of_an_export_may_be_another(run, rollouts, tmp_path):
         ({"export": "there.jsonl"}, "--overwrite replaces it"),
         ({"export": "clean.jsonl", "redact": True}, "without --redact"),
         ({"export": "clean.jsonl", "export_above": 2.0}, "from 0 to 1"),
-        ({"export_relabel": True}, "with --export FILE"),
+        ({"export_relabel": True}, "--export-relabel: expected with --export FILE"),
+        ({"export_above": 0.9}, "--export-above: expected with --export FILE"),
     ],
 )
 def test_an_export_that_cannot_be_is_refused(run, rollouts, tmp_path, request_, what):

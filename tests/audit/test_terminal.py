@@ -182,6 +182,35 @@ def test_the_command_for_labels_writes_into_a_folder_of_its_own(lines, monkeypat
     assert expected in lines(verdicts(), *mine)
 
 
+def test_commands_replace_what_this_call_exported(lines, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", "--export", "clean.jsonl"])
+    commands = [line for line in lines(verdicts(), "--export", "clean.jsonl") if line.startswith("    geoalign audit")]
+    assert len(commands) == 3
+    assert all("--overwrite" in command for command in commands)
+
+
+def test_after_labels_the_next_step_is_printed_and_more_labels_go_into_a_second_file(lines, monkeypatch, tmp_path):
+    lines(verdicts())
+    flagged = pandas.read_csv("runs/audit/flagged.csv", dtype=str)
+    flagged.assign(label="1").head(1).to_csv(tmp_path / "labels.csv", index=False)
+    options = ["--labels", "labels.csv", "--output", "mine"]
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
+    said = lines(verdicts(), *options)
+    again = "    geoalign audit d.jsonl --labels labels.csv"
+    assert f"{again} --output mine --second-verifier math_verify --overwrite" in said
+    assert f"{again} --labels labels-2.csv --output mine-labelled" in said
+
+
+def test_the_next_command_leaves_labelled_checks_where_they_are(lines, monkeypatch, tmp_path):
+    lines(verdicts(), "--draw-checks", "4")
+    drawn = pandas.read_csv("runs/audit/checks.csv", dtype=str)
+    drawn.assign(label="right").to_csv(tmp_path / "c.csv", index=False)
+    options = ["--draw-checks", "8", "--checks", "c.csv", "--output", "mine"]
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
+    offered = next(line.split() for line in lines(verdicts(), *options) if "--second-verifier" in line)
+    lines(verdicts(), *offered[3:])
+
+
 def test_of_scores_the_table_for_labels_is_flagged_csv(lines, monkeypatch):
     """The page has no buttons for them."""
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl"])

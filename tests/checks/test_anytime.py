@@ -57,3 +57,13 @@ def test_rows_outside_the_class_tell_nothing():
     ends = anytime_intervals(nothing, nothing, rows=ROWS)
     assert (ends[:, 0] == 0).all()
     assert (ends[:, 1] == 1).all()
+
+
+def test_an_end_between_two_rates_of_the_grid_is_put_on_the_outer_one():
+    # One of 2,000 rows is an error, and it comes as the 151st: neither 0 nor 0.001 is the rate, which is 1 / 2000.
+    error = np.zeros(1999, dtype=bool)
+    error[150] = True
+    ends = anytime_intervals(np.ones(1999, dtype=bool), error, rows=2000)
+    assert (ends[:, 0] <= 1 / 2000).all()
+    # With 1,999 of 2,000 rows checked only 1 / 2000 and 2 / 2000 are left.
+    assert ends[-1] == pytest.approx([0, 0.002])

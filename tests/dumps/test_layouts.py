@@ -11,6 +11,7 @@ from geoalign.audit.command import AuditRequest
 from geoalign.audit.inputs import find_inputs
 from geoalign.console.terminal import Console
 from geoalign.dumps.layout import MissingRolesError, find_layout
+from geoalign.dumps.reading import read_dump
 from geoalign.errors import ConfigError, InputError
 
 
@@ -109,6 +110,81 @@ def test_the_ready_command_is_what_was_typed_and_the_fields(tmp_path):
         "found no reward and no response. Its fields: question (text), text (text), ok (true or false). "
         "Try: geoalign audit 'my dump.jsonl' --json --field reward=ok --field response=text"
     )
+
+
+def chat(problem, number, system=(), last=True):
+    asked = {"role": "user", "content": f"What is {problem}?"}
+    said = [{"role": "assistant", "content": f"Way {number}."}] if last else []
+    return [*system, asked, *said]
+
+
+def parts(problem, number):
+    return [{"role": "user", "content": [{"type": "text", "text": f"q{problem}"}]}, *chat(problem, number)[1:]]
+
+
+def way(problem, number):
+    return f"way {number}"
+
+
+BRIEF = ({"role": "system", "content": "Be brief."},)
+GOLD = {"answer": lambda problem, _: f"gold {problem}"}
+# By name the fields of a file, and those that the suggested command names; None: it asks for one.
+SHAPES = {
+    "chat": ({"messages": chat, **GOLD}, {"response": "messages", "prompt": "messages.0.content"}),
+    "chat and its source": (
+        {"data_source": "sums", "messages": chat, "ground_truth": "3"},
+        {"response": "messages", "prompt": "messages.0.content"},
+    ),
+    "chat and a note": (
+        {"text": "some note", "messages": chat, **GOLD}, {"response": "messages", "prompt": "messages.0.content"},
+    ),
+    "chat with a system message": (
+        {"messages": lambda problem, number: chat(problem, number, BRIEF), **GOLD},
+        {"response": "messages", "prompt": "messages.1.content"},
+    ),
+    "chat of parts": ({"messages": parts, **GOLD}, {"response": "messages", "prompt": "messages.0.content.0.text"}),
+    "chat of a task": (
+        {"task": lambda problem, _: f"task {problem}", "trajectory": chat, "expected": "3"},
+        {"response": "trajectory", "prompt": "task"},
+    ),
+    "chat without the response": (
+        {"chat": lambda problem, number: chat(problem, number, last=False), "generated": way, **GOLD},
+        {"response": "generated", "prompt": "chat"},
+    ),
+    "question and answer": (
+        {"question": lambda problem, _: f"q{problem}", "answer": way}, {"response": "answer"},
+    ),
+    "question and gold answer": ({"question": lambda problem, _: f"q{problem}", **GOLD}, {"response": None}),
+    "no prompt": ({"text": way, **GOLD}, {"response": "text", "prompt": None}),
+    "chat with a system message in some": (
+        {"messages": lambda problem, number: chat(problem, number, BRIEF * (number % 2)), **GOLD},
+        {"response": "messages", "prompt": None},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_suggested_command_names_no_gold_answer_and_works(tmp_path, name):
+    fields, expected = SHAPES[name]
+    rows = [{key: row[key] for key in (*fields, "reward")} for row in rollouts(**fields)]
+    path, said = said_of(tmp_path, rows)
+    words = shlex.split(said[said.index("geoalign audit") :])[3:]
+    named = dict(word.split("=") for word in words if word != "--field")
+    assert named == {role: field or "NAME" for role, field in expected.items()}
+    assert ("Put the name of a field for NAME" in said) == (None in expected.values())
+    if None not in expected.values():
+        dump = read_dump(path, find_layout(path, fields=named)[0])
+        assert groups_of(dump) == by_problem()
+        assert dump.frame["response"].str.lower().str.startswith("way").all()
+
+
+def test_a_role_that_was_typed_without_a_name_is_named_once(tmp_path):
+    rows = [{"prompt": row["prompt"], "text": row["response"], "reward": row["reward"]} for row in rollouts()]
+    path = wrote(tmp_path, rows)
+    typed = ["audit", str(path), "--field", "response=", "--json"]
+    with pytest.raises(ConfigError) as error:
+        find_inputs(AuditRequest([str(path)], fields=["response="], command=typed), Console(quiet=True))
+    assert str(error.value).endswith(f"geoalign audit {path} --json --field response=text")
 
 
 def test_where_nothing_can_be_a_reward_its_name_is_asked_for(tmp_path):

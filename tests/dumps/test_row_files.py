@@ -51,6 +51,8 @@ FORMS = {
     "windows.csv": table(lineterminator="\r\n"),
     "tabs.tsv": table(sep="\t"),
     "packed.csv.gz": table(),
+    "old Mac.jsonl": lines(ROWS).replace("\n", "\r"),
+    "old Mac.csv": table(lineterminator="\r"),
 }
 
 
@@ -65,6 +67,14 @@ def test_the_same_rows_in_every_form(tmp_path, name):
     assert frame["group"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert frame["line"].is_unique
     # Problems and dialogues come through the same reader.
+    assert [row["answer"] for _, row in rows_of(path)] == ["007"] * 9
+
+
+@pytest.mark.parametrize("name", ["lines.jsonl", "array.json", "commas.csv"])
+def test_a_packed_file_whose_name_does_not_say_so(tmp_path, name):
+    data = {**FORMS, "lines.jsonl": lines(ROWS)}[name].encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data))
     assert [row["answer"] for _, row in rows_of(path)] == ["007"] * 9
 
 
@@ -100,6 +110,10 @@ def test_a_cell_that_is_no_number_is_shown(tmp_path):
     ("behind.json", "[{},\n{}]\n{}", "row 3", "'{}' behind its end"),
     ("quote.csv", 'a,b\n1,"2\n3,4\n', "line 2", "expected CSV in UTF-8, got unexpected end of data"),
     ("short.csv", "a,b\n1,2\n3\n", "line 3", "expected 2 cells as in the first line, got 1"),
+    ("several.jsonl", '{"a": 1}\n{"a": 1} {"a": 2}\n', "line 2", "several on one line, the second from column 10 on"),
+    ("one line.jsonl", '{"a": 1}{"a": 2}', "line 1", "several on one line, the second from column 9 on: write"),
+    ("commas.jsonl", '{"a": 1},\n{"a": 2},\n', "line 1", "one with a comma behind it: leave the commas out"),
+    ("over lines.jsonl", '{\n"a": 1\n}\n{\n"a": 2\n}\n', "line 1", "does not end in this line: write each rollout"),
     ("twice.csv", "a,a\n1,2\n", "line 1", "two or more of a"),
 ])  # fmt: skip
 def test_broken_files_say_where(tmp_path, name, content, place, reason):

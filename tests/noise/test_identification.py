@@ -20,6 +20,7 @@ from geoalign.noise.identification import (
     error_correlation,
     identification,
     observations_corrected_without_rates,
+    slope_on_prior,
 )
 from geoalign.noise.posterior import infer
 from geoalign.noise.rows import noisy_rows
@@ -87,6 +88,37 @@ def test_the_correlation_of_errors_by_hand():
     assert found.low == pytest.approx(-12.706, abs=1e-3)
 
 
+def test_the_slope_of_verdicts_on_the_prior_by_hand():
+    """One prompt with answers a a a b, judged 1 1 0 0. By shares alone the odds are 3/4, 1/4 and, for neither, 1.
+
+    The priors are 3/8 for the rows of a and 1/8 for b, with a mean of 5/16: 1/16 above it three times, 3/16 below it
+    once. The slope is (1/16 + 1/16) / (3/256 + 9/256) = 8/3.
+    """
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1, 0, 0]), groups=torch.zeros(4, dtype=torch.long), answers=list("aaab")
+    )
+    posterior = posterior_of(rollouts)[1]
+    units = posterior.units
+    fit = NoiseFit(**posterior.fit)._replace(theta=units.prior_theta)
+    assert slope_on_prior(units, fit) == pytest.approx(8 / 3)
+
+
+def test_the_slope_on_a_prior_that_is_the_same_for_all_is_unknown():
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0]), groups=torch.zeros(2, dtype=torch.long), answers=["a", "b"])
+    posterior = posterior_of(rollouts)[1]
+    assert math.isnan(slope_on_prior(posterior.units, NoiseFit(**posterior.fit)))
+
+
+def test_a_fit_that_goes_on_from_an_earlier_one_reaches_the_fit_from_anew():
+    """Verdicts were good once and are poor now: the error rates may not lag behind."""
+    good = posterior_of(answered(0, wrong=0.0))[1]
+    poor = posterior_of(answered(1, wrong=0.4))[1]
+    after_good = poor.units.fit(good.fit)
+    assert after_good.error_rates.tolist() == pytest.approx(
+        poor.units.fit({}, rounds=1000).error_rates.tolist(), abs=0.01
+    )
+
+
 @pytest.mark.parametrize(
     ("correlation", "found", "expected"),
     [
@@ -98,8 +130,8 @@ def test_the_correlation_of_errors_by_hand():
         ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
         ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
         ((math.nan, math.nan, math.nan), {}, False),
-        ((0.0, -0.2, 0.2), {"slope": 0.6}, True),  # twice as steep as 0.3
-        ((0.0, -0.2, 0.2), {"slope": 0.61}, False),
+        ((0.0, -0.2, 0.2), {"slope": 0.75}, True),  # 2.5 times as steep as 0.3
+        ((0.0, -0.2, 0.2), {"slope": 0.76}, False),
         ((0.0, -0.2, 0.2), {"slope": math.nan}, True),  # a prior that is the same for all tells nothing
         ((1.0, 1.0, 1.0), {"known_answers": 19}, False),
         ((1.0, 1.0, 1.0), {"known_answers": 20}, True),

@@ -39,7 +39,8 @@ def write_audit(
         pyarrow.parquet.write_table(_pairs(rows, generator), folder / "pairs.parquet")
         pyarrow.parquet.write_table(_densities(steps), folder / "densities.parquet")
     value = {
-        "geoalign": "0.1.0", "inputs": [{**INPUT, "rows": len(rows), "groups": groups}], "skipped": [], "repeated": [],
+        "geoalign": "0.1.0", "command": {"arguments": ["audit", "dump.jsonl"], "output": "out"},
+        "inputs": [{**INPUT, "rows": len(rows), "groups": groups}], "skipped": [], "repeated": [],
         "labels": {"files": [], "labelled": 0, "without_label": 0}, "appeals": None,
         "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact, "filtered": False,
         "hidden": {"from": "file", "files": []}, "counts": _counts(rows), "label_command": LABEL_COMMAND, "next": None,

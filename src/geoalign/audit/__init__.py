@@ -42,7 +42,7 @@ class AuditPackage(ModuleType):
         second_verifier: str | None = None,
         verifiers: Verifiers = (),
         verifier_rows: int | Mapping[str, int] | None = None,
-        budget: str = "10%",
+        budget: str | None = None,
         draw_checks: int | None = None,
         checks: str | Path | None = None,
         check_with: str | None = None,
@@ -55,7 +55,7 @@ class AuditPackage(ModuleType):
         filtered: bool = False,
         export: str | Path | None = None,
         export_relabel: bool = False,
-        export_above: float = 0.5,
+        export_above: float | None = None,
         export_inspect: str | Path | None = None,
         overwrite: bool = False,
         trust_remote_code: bool = False,
@@ -73,7 +73,7 @@ class AuditPackage(ModuleType):
             format: the format of the files. None: it is recognised.
             labels: files of true rewards that people gave: labels.csv, or flagged.csv with a filled column `label`.
             second_verifier: checks the most informative rows: "math_verify", a command, or an address https://host/v1.
-            budget: rows, or share of rows, that it checks in each step.
+            budget: rows, or share of rows, that it checks in each step. None: 10%.
             verifiers: judge all rows: names as `second_verifier` takes them, "module:name" among them, or functions in
                 TRL's form; a dict gives each a name.
             verifier_rows: let them judge so many rows, drawn at random; a dict says it for some by their names.
@@ -90,7 +90,7 @@ class AuditPackage(ModuleType):
             export: also write the data set without suspicious gold answers there, and datasheet.md beside it.
             export_relabel: give prompts with suspicious gold answers the proposed answer there, instead of leaving
                 them out.
-            export_above: from this score on a gold answer is suspicious there.
+            export_above: from this score on a gold answer is suspicious there. None: 0.5.
             export_inspect: also write a log for `inspect view` there, a file that ends in .eval or .json.
             overwrite: replace an earlier audit in `output`.
             trust_remote_code: run the Python code that comes with the model.

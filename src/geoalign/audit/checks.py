@@ -29,15 +29,23 @@ from geoalign.audit.several_verifiers.judged_rows import further_verdicts
 from geoalign.audit.verdicts import why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
-from geoalign.dumps.checks_csv import BY, NOTE, CheckedRow, ChecksFile, has_labels, is_right, read_checks, write_checks
-from geoalign.dumps.flagged_csv import LABEL, ROW
+from geoalign.dumps.checks_csv import (
+    BY,
+    NOTE,
+    CheckedRow,
+    ChecksFile,
+    has_labels,
+    is_right,
+    read_checks,
+    write_checks,
+)
+from geoalign.dumps.flagged_csv import LABEL, PERSON, ROW
 from geoalign.dumps.labelled_cells import check_is_of
 from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.secrets import masked
 
 GOLD = "gold"
-PERSON = "person"
 _KEY = "--check-with"
 
 

@@ -44,7 +44,9 @@ class AuditRequest:
     verifier_rows: Sequence[str] = option(
         "Let --verifiers judge N rows drawn at random, or the one of this NAME alone; repeatable.", (), "N|NAME=N"
     )
-    budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
+    budget: str | None = option(
+        "Rows, or share of rows, that the second verifier checks in each step; default: 10%.", None, "N|N%"
+    )
     draw_checks: int | None = option("Draw rows at random, for you to label in DIR/checks.csv.", None, "N", min=1)
     checks: Path | None = option("Your labelled checks.csv: error rates with 95% intervals.", None, "FILE")
     check_with: str | None = option(
@@ -56,7 +58,9 @@ class AuditRequest:
         "Also write the data set without suspicious gold answers: one prompt a line.", None, "FILE"
     )
     export_relabel: bool = option("In the export, give such prompts the proposed answer instead.", False)
-    export_above: float = option("From this score on a gold answer is suspicious there.", 0.5, "SCORE")
+    export_above: float | None = option(
+        "From this score on a gold answer is suspicious there; default: 0.5.", None, "SCORE"
+    )
     export_inspect: Path | None = option(
         "Also write a log for `inspect view` (.eval or .json), with flags and reasons.", None, "FILE"
     )

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import GOLDS_FILE
-from geoalign.audit.golds import GoldAnswers, JudgedProblem, RankedGolds
+from geoalign.audit.golds import SUSPICIOUS, GoldAnswers, JudgedProblem, RankedGolds
 from geoalign.audit.words.datasheet import datasheet
 from geoalign.audit.words.degenerate import degenerate
 from geoalign.dumps.flagged_csv import safe
@@ -24,14 +26,13 @@ _COLUMNS = ("problem", "score", "gold", "proposed", "share", "copies", "rollouts
 def check_export(request: AuditRequest, inputs: Sequence[Path]) -> None:
     """Raises ConfigError where an export cannot be, or would replace what is not its own."""
     if request.export is None:
-        if request.export_relabel:
-            raise ConfigError("--export-relabel: expected with --export FILE, got it alone")
         return
     path = request.export
     if request.redact:
         raise ConfigError("--export: expected without --redact, got both: the exported prompts are texts")
-    if not 0 <= request.export_above <= 1:
-        raise ConfigError(f"--export-above: expected a score from 0 to 1, got {request.export_above:g}")
+    least_score = _least_score(request)
+    if not 0 <= least_score <= 1:
+        raise ConfigError(f"--export-above: expected a score from 0 to 1, got {least_score:g}")
     if path.suffix != ".jsonl":
         raise ConfigError(f"--export {path}: expected a file that ends in .jsonl")
     if path.resolve().is_relative_to(request.output.resolve()):
@@ -81,9 +82,12 @@ def write_export(request: AuditRequest, summary: Mapping[str, Any], golds: GoldA
 
 
 def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: RankedGolds) -> list[dict[str, Any]]:
-    """The lines of the data set: `prompt`, `answer`, and the columns that say where the problem is from."""
-    suspicious = ranked.suspicious(request.export_above)
-    proposed = dict(zip(suspicious["problem"], suspicious["proposed"], strict=True))
+    """The lines of the data set: `prompt`, `answer`, and the columns that say where the problem is from.
+
+    Where the ranking is not to be trusted, every problem stays with its gold answer.
+    """
+    doubted = _doubted(request, ranked)
+    proposed = dict(zip(doubted["problem"], doubted["proposed"], strict=True))
     lines = []
     for number, problem in enumerate(golds.problems):
         if number in proposed and not request.export_relabel:
@@ -92,6 +96,17 @@ def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: RankedG
         answer = proposed.get(number, gold)
         lines.append({"prompt": problem.prompt, "answer": answer, **problem.origin})
     return lines
+
+
+def _doubted(request: AuditRequest, ranked: RankedGolds) -> pandas.DataFrame:
+    """The prompts that are left out, or given the proposed answer; none where the ranking is not to be trusted."""
+    suspicious = ranked.suspicious(_least_score(request))
+    return suspicious if ranked.is_trusted else suspicious.head(0)
+
+
+def _least_score(request: AuditRequest) -> float:
+    """The score from which on a gold answer is suspicious in the export."""
+    return SUSPICIOUS if request.export_above is None else request.export_above
 
 
 def export_summary(
@@ -108,8 +123,9 @@ def export_summary(
     return {
         "file": str(request.export),
         "prompts": len(lines),
-        "suspicious": len(ranked.suspicious(request.export_above)),
-        "above": request.export_above,
+        "suspicious": len(ranked.suspicious(_least_score(request))),
+        "above": _least_score(request),
+        "changed": len(_doubted(request, ranked)),
         "relabelled": request.export_relabel,
         "without_gold": sum(line["answer"] is None for line in lines),
         "symptoms": degenerate({"degenerate": found}),

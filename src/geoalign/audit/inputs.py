@@ -116,9 +116,23 @@ def _layout(path: Path, request: AuditRequest, fields: Mapping[str, str]) -> tup
     try:
         return find_layout(path, name=request.format, fields=fields)
     except MissingRolesError as error:
-        typed = request.command or ("audit", *request.rollouts)
+        typed = _without_roles(request.command or ("audit", *request.rollouts), error.roles)
         command = shlex.join(["geoalign", *typed, *error.options])
-        raise ConfigError(f"{error.what} Try: {command}") from None
+        if error.is_complete:
+            raise ConfigError(f"{error.what} Try: {command}") from None
+        raise ConfigError(f"{error.what} Put the name of a field for NAME: {command}") from None
+
+
+def _without_roles(typed: Sequence[str], roles: Sequence[str]) -> list[str]:
+    """What was typed without the options `--field ROLE=...` of these roles, which the command is to name anew."""
+    words: list[str] = []
+    for word in typed:
+        role = word.removeprefix("--field=").partition("=")[0].strip()
+        if role in roles and (word.startswith("--field=") or words[-1:] == ["--field"]):
+            words = words[:-1] if words[-1:] == ["--field"] else words
+        else:
+            words.append(word)
+    return words
 
 
 def _effective(path: Path) -> Path | None:

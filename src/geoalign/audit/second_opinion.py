@@ -24,18 +24,24 @@ _KEY = "--second-verifier"
 # What it is told of a row, where the dump says so.
 _FIELDS = ["prompt", "response", "answer", "final_answer", "reward", "id", "step"]
 _MOST_ROWS = 10**9
+# The share of each step's rows that it checks where nothing else is asked.
+_BUDGET = "10%"
 
 
 class SecondOpinion:
     """A second verifier for all steps of a call, what it cost, and what it changed."""
 
-    def __init__(self, name: str, budget: str, config: AuditConfig) -> None:
-        """Raises ConfigError for a verifier or a budget that cannot be."""
+    def __init__(self, name: str, budget: str | None, config: AuditConfig) -> None:
+        """Raises ConfigError for a verifier or a budget that cannot be.
+
+        Args:
+            budget: how many of a step's rows it checks; None: a tenth.
+        """
         self._judge = second_verifier(name, config.endpoint, key=_KEY, section="endpoint")
         self._name = masked(name)
         self._needs_gold = name == MATH_VERIFY
-        _budgeted_rows(budget, of=1)
-        self._budget = budget
+        self._budget = _BUDGET if budget is None else budget
+        _budgeted_rows(self._budget, of=1)
         self._counts: Counter[str] = Counter()
         self._seconds = 0.0
 

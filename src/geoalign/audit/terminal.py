@@ -23,7 +23,7 @@ from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
 from geoalign.audit.words.golds import golds_table
-from geoalign.audit.words.next_steps import label_command
+from geoalign.audit.words.next_steps import flagged_command, labels_file
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
@@ -204,15 +204,16 @@ def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> Non
     _paragraph(console, f"Look at the rewards in a browser{and_label}:")
     _line(console, str(folder / REPORT_FILE))
     if labels_on_page:
-        _paragraph(console, "Then audit again with the labels that the page saves as labels.csv:")
+        _paragraph(console, f"Then audit again with the labels that the page saves as {labels_file(summary)}:")
         _line(console, summary["label_command"])
     elif takes_labels:
         _paragraph(
             console, f"Write true rewards into the column `label` of {FLAGGED_FILE}, then audit again with them:"
         )
-        _line(console, label_command(summary, str(folder / FLAGGED_FILE)))
+        _line(console, flagged_command(summary))
     following = summary["next"]
-    if following is not None and "--labels" not in following["command"]:
+    # That flagged.csv takes labels is said already, of the page if not of the table.
+    if following is not None and following["command"] != flagged_command(summary):
         _paragraph(console, f"{following['when']}:")
         _line(console, following["command"])
 

@@ -9,6 +9,9 @@ the largest stake on Z_t > mu_t, or on Z_t < mu_t, has the capital
 
 which does not grow on average (Waudby-Smith and Ramdas, 2024). So the mean of several such capitals exceeds 1/alpha at
 any time with probability at most alpha (Ville's inequality), and the interval is all rates at which it never did.
+
+The capital is known on a grid of rates. Where a rate of the grid is excluded and its neighbour is not, the end lies
+somewhere between them, so it is put on the excluded one: the interval errs on the wide side, by a step of the grid.
 """
 
 from __future__ import annotations
@@ -50,6 +53,17 @@ def anytime_intervals(
             log_capital[side] += np.log1p(np.maximum(gain, -0.999999))
         log_mean_capital = logsumexp(log_capital, axis=(0, 1)) - np.log(log_capital[..., 0].size)
         possible &= log_mean_capital < -np.log(1 - level)
-        kept = _RATES[possible]
-        ends[check] = (kept[0], kept[-1]) if len(kept) else ends[check - 1]
+        ends[check] = _ends_around(possible) if possible.any() else ends[check - 1]
     return ends
+
+
+def _ends_around(possible: Bool[np.ndarray, " r"]) -> tuple[float, float]:
+    """The rates of the grid next to the possible ones on either side; 0 or 1 where there is none.
+
+    Args:
+        possible: [R] whether each rate of the grid is possible; one at least is.
+    """
+    places = np.flatnonzero(possible)
+    lower = max(places[0] - 1, 0)
+    upper = min(places[-1] + 1, len(_RATES) - 1)
+    return float(_RATES[lower]), float(_RATES[upper])

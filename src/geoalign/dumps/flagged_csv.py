@@ -15,6 +15,8 @@ LONGEST = 32_000
 # The columns of `flagged.csv`. `ROW` says which rollout a row is; people who label fill in the last two.
 ROW = ("step", "line", "sample")
 LABEL = "label"
+# What a person is called where it is counted who labelled.
+PERSON = "person"
 _FACTS = (
     "index", "step", "file", "line", "sample", "id", "group", "score", "reward", "new_reward", "true_reward", "correct",
     "probability_wrong", "denoised_reward", "group_mean", "group_size", "replaced_by",

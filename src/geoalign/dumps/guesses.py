@@ -6,10 +6,21 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from geoalign.dumps.values import field_of, kind_of
+from geoalign.dumps.field_names import (
+    ENVIRONMENTS,
+    FINAL_ANSWERS,
+    GOLD_ANSWERS,
+    GROUPS,
+    IDS,
+    LIKELY_GOLD_ANSWERS,
+    MEDIA,
+    PROBLEM_IDS,
+)
+from geoalign.dumps.values import field_of, is_conversation, kind_of
 from geoalign.text import listed
 
-# The earlier a word stands here, the likelier a field whose name has it holds the role.
+# The earlier a word stands here, the likelier a field whose name has it holds the role. They are regular expressions:
+# the text of "context" is none of a response.
 _WORDS = {
     "reward": (
         "reward", "score", "correct", "acc", "verdict", "pass", "success", "solved", "resolved", "grade", "rating",
@@ -17,7 +28,7 @@ _WORDS = {
     ),
     "response": (
         "response", "completion", "generat", "output", "reply", "traj", "conversation", "messages", "rollout",
-        "assistant", "model", "text", "solution", "out",
+        "assistant", "model", "answer", "(?<!con)text", "out",
     ),
     "prompt": ("prompt", "question", "query", "problem", "instruction", "input", "user", "task", "context"),
 }  # fmt: skip
@@ -27,6 +38,10 @@ _KINDS = {
     "response": _TEXTS,
     "prompt": ("text", "messages"),
 }
+# Fields of gold answers by a word of their name.
+_OF_ANSWERS = re.compile(r"(^|[_.])(gold|golden|truth|reference|ref|expected|gt|gts|target)($|[_.])", re.IGNORECASE)
+# Fields of texts that are neither prompt nor response; `task` may be the text of a task.
+_NO_TEXTS = {*ENVIRONMENTS, *MEDIA, *PROBLEM_IDS, *IDS, *GROUPS} - {"task"}
 # Numbers that count or number something are no rewards.
 _NO_REWARD = re.compile(
     r"(^|[_.])(id|idx|index|step|seed|epoch|tokens?|length|len|time|seconds|latency|count|num|n|k|trial|turns?|level|"
@@ -40,24 +55,101 @@ def kinds_of_fields(rows: Sequence[Mapping[str, Any]]) -> str:
     return listed(f"{name} ({kind})" for name, kind in _kinds(rows).items()) or "none"
 
 
-def guessed_fields(rows: Sequence[Mapping[str, Any]], roles: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """The likeliest field for each role, by kind and name; no guess where no field is of its kind."""
+def guessed_fields(
+    rows: Sequence[Mapping[str, Any]], roles: Sequence[str], taken: Collection[str], prompt: str | None = None
+) -> dict[str, str]:
+    """The likeliest field for each role, by kind and name; no guess where no field is plausible.
+
+    Args:
+        rows: the first rows of a file.
+        roles: of `reward`, `response` and `prompt` those that are looked for.
+        taken: fields that hold something else.
+        prompt: the field of the prompt where it is known.
+    """
     kinds = _kinds(rows)
     guesses: dict[str, str] = {}
     for role in roles:
         fitting = {}
         for name, kind in kinds.items():
-            no_reward = role == "reward" and _NO_REWARD.search(name)
-            if kind in _KINDS[role] and not no_reward and name not in taken and name not in guesses.values():
+            is_free = name not in taken and name not in guesses.values()
+            if is_free and kind in _KINDS[role] and _is_plausible(role, name, [field_of(row, name) for row in rows]):
                 fitting[name] = (_place_of_word(name, _WORDS[role]), _KINDS[role].index(kind))
-        if fitting:
-            guesses[role] = min(fitting, key=lambda name: fitting[name])
+        best = min(fitting, key=lambda name: fitting[name], default=None)
+        if role == "prompt" and (best is None or fitting[best][0] == len(_WORDS[role])):
+            # A conversation holds the prompt as well, unless a field is called after it.
+            best = _first_turn(rows, kinds) or best
+        if best is not None:
+            guesses[role] = best
+    if "response" in roles and "response" not in guesses:
+        own_answer = _own_answer(rows, prompt or guesses.get("prompt"), {*taken, *guesses.values()})
+        if own_answer is not None:
+            guesses["response"] = own_answer
     return guesses
+
+
+def _is_plausible(role: str, name: str, values: Sequence[Any]) -> bool:
+    """Whether a field of the right kind may hold a role by its name, and a conversation by who speaks in it."""
+    last_part = name.rpartition(".")[2]
+    if _OF_ANSWERS.search(name) or last_part in (*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS, *FINAL_ANSWERS):
+        return False
+    if role == "reward":
+        return not _NO_REWARD.search(name)
+    if name in _NO_TEXTS:
+        return False
+    conversations = [value for value in values if is_conversation(value)]
+    if not conversations:
+        return True
+    if role == "prompt":
+        return not _end_with_responses(conversations)
+    return any(message["role"] == "assistant" for messages in conversations for message in messages)
+
+
+def _end_with_responses(conversations: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether the assistant has the last word in all conversations, so that they are more than prompts."""
+    return all(messages[-1]["role"] == "assistant" for messages in conversations)
+
+
+def _first_turn(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> str | None:
+    """The dotted name of the user's first message where a conversation ends with the response: `messages.0.content`.
+
+    None where there is no such field, or the message has another place or no text in some rows.
+    """
+    for name, kind in kinds.items():
+        conversations = [field_of(row, name) for row in rows if field_of(row, name)]
+        if kind != "messages" or not _end_with_responses(conversations):
+            continue
+        roles = [message["role"] for message in conversations[0]]
+        if "user" not in roles:
+            continue
+        content = f"{name}.{roles.index('user')}.content"
+        # The content may be a list of parts.
+        for turn in (content, f"{content}.0.text"):
+            if all(_is_said_by_user(row, turn) for row in rows):
+                return turn
+    return None
+
+
+def _is_said_by_user(row: Mapping[str, Any], turn: str) -> bool:
+    """Whether a dotted name is that of a text in a message of the user."""
+    message = turn.partition(".content")[0]
+    return field_of(row, f"{message}.role") == "user" and isinstance(field_of(row, turn), str)
+
+
+def _own_answer(rows: Sequence[Mapping[str, Any]], prompt: str | None, taken: Collection[str]) -> str | None:
+    """A field such as `answer` that holds the responses: its texts differ within prompts, as no gold answer does."""
+    if prompt is None:
+        return None
+    for name in LIKELY_GOLD_ANSWERS:
+        pairs = {(kind_of(field_of(row, name)), str(field_of(row, prompt)), str(field_of(row, name))) for row in rows}
+        prompts = {asked for _, asked, _ in pairs}
+        if name not in taken and {kind for kind, _, _ in pairs} == {"text"} and len(pairs) > len(prompts):
+            return name
+    return None
 
 
 def _place_of_word(name: str, words: Sequence[str]) -> int:
     """The place of the first of these words that a name has in it; their number where it has none."""
-    return next((place for place, word in enumerate(words) if word in name.lower()), len(words))
+    return next((place for place, word in enumerate(words) if re.search(word, name.lower())), len(words))
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

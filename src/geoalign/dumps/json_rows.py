@@ -23,6 +23,9 @@ LARGEST_OBJECT = 256 * raw_rows.MEGABYTE
 # not under those that a single rollout has.
 _ROWS_INSIDE = ("data", "rows", "rollouts", "samples", "results", "records", "examples")
 _PARTS_OF_ROLLOUTS = ("prompt", "response", "completion", "messages", "conversation", "conversations", "traces")
+# What to do with rollouts that do not stand on a line each.
+_A_LINE_EACH = "write each rollout on a line of its own"
+_BY_JQ = "jq -c . FILE > NEW.jsonl"
 _SPACE = re.compile(r"\s*")
 
 
@@ -51,7 +54,7 @@ class _Json(json.JSONDecoder):
         try:
             return self.decode(data.decode("utf-8"))
         except json.JSONDecodeError as error:
-            raise ValueError(f"JSONDecodeError: {error.msg} (column {error.colno})") from error
+            raise _problem_of(error) from error
         except RecursionError as error:
             raise ValueError("values nested too deeply") from error
 
@@ -65,6 +68,26 @@ class _Json(json.JSONDecoder):
         if problem is None:
             return RawRow(number, line, value)
         return RawRow(number, line, None, f"expected a JSON object, got {problem}")
+
+
+class _NotOneValueError(ValueError):
+    """A line holds more than one value of JSON, or a part of one: what it holds, and what to do."""
+
+
+def _problem_of(error: json.JSONDecodeError) -> ValueError:
+    """What a line holds in place of one value of JSON."""
+    behind = error.doc[error.pos :]
+    values_behind = behind.lstrip(" ,\t\r\n")
+    if error.msg == "Extra data" and values_behind.startswith(("{", "[")):
+        column = len(error.doc) - len(values_behind) + 1
+        remedy = _A_LINE_EACH if "," in behind[: -len(values_behind)] else f"{_A_LINE_EACH} ({_BY_JQ})"
+        return _NotOneValueError(f"several on one line, the second from column {column} on: {remedy}")
+    if error.msg == "Extra data" and behind.strip() == ",":
+        return _NotOneValueError("one with a comma behind it: leave the commas out, or put the whole into [ ]")
+    goes_on = error.doc.lstrip().startswith("{") and error.doc.endswith("\n") and not behind.strip()
+    if goes_on:
+        return _NotOneValueError(f"one that does not end in this line: {_A_LINE_EACH} ({_BY_JQ})")
+    return ValueError(f"JSONDecodeError: {error.msg} (column {error.colno})")
 
 
 def json_rows(path: Path) -> Iterator[RawRow]:
@@ -119,6 +142,8 @@ def json_lines(path: Path) -> Iterator[RawRow]:
                 continue
             try:
                 row = decoder.row(number, line, decoder.whole(data))
+            except _NotOneValueError as error:
+                row = RawRow(number, line, None, f"expected a JSON object, got {error}")
             except ValueError as error:
                 # Only the last line of a file has no end.
                 cut = "" if data.endswith(b"\n") else "; the file ends inside this line: is it still being written?"

@@ -18,7 +18,16 @@ from geoalign.dumps.guesses import guessed_fields, kinds_of_fields
 from geoalign.dumps.raw_rows import CsvCell, RawRow
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.dumps.row_names import row_name
-from geoalign.dumps.values import BadValueError, field_of, final_answer, is_conversation, typed, whole_number
+from geoalign.dumps.values import (
+    BadValueError,
+    as_said,
+    described,
+    field_of,
+    final_answer,
+    is_conversation,
+    truth,
+    whole_number,
+)
 from geoalign.errors import ConfigError, InputError
 from geoalign.text import listed, one_line, quote
 
@@ -93,25 +102,51 @@ class DumpLayout:
         return value if reader is None else reader(row, value)
 
     def step(self, row: Row) -> int | None:
-        """The step that a flat row names; None where steps have no field."""
+        """The step that a flat row names, also as a text; None where steps have no field."""
         if "step" not in self.fields:
+            self._check_names_no_step(row)
             return None
-        step = typed(self.value(row, "step"))
-        # Trinity's batches may be texts: "12".
-        if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 19:
-            step = int(step)
-        if step is None or step != step:
-            raise BadValueError(self.fields["step"], "the step of the rollout", "none")
-        return whole_number(self.fields["step"], step)
+        name = self.fields["step"]
+        step = whole_number(name, as_said(self.value(row, "step")))
+        if step is None:
+            raise BadValueError(name, "the step of the rollout", "none")
+        return step
+
+    def _check_names_no_step(self, row: Row) -> None:
+        """Raises BadValueError where a row has a step, though none of the file's first rows has any."""
+        if "step" in self.asked or self.format.step_in_path is not None:
+            return
+        for name in self.format.fields.get("step", ()):
+            if as_said(field_of(row, name)) is not None:
+                raise BadValueError(name, "no step, as in the rows before", described(as_said(field_of(row, name))))
+
+    def optional_roles(self, field: str | None) -> list[str]:
+        """The roles that a field alone gives and that may be left out; none where a needed role has it, too."""
+        roles = [role for role in ROLES if field in self.names(role)]
+        if field in self.format.fields.get("step", ()) and "step" not in roles:
+            roles.append("step")
+        return [] if set(roles) & {"prompt", "response", "reward"} else roles
 
 
 class MissingRolesError(ConfigError):
-    """A file in which a rollout's parts were not found: what it has, and the options that would name them."""
+    """A file in which a rollout's parts were not found.
 
-    def __init__(self, what: str, options: Sequence[str]) -> None:
+    Attributes:
+        what: what was not found, and what the file has.
+        roles: the roles that were not found.
+        options: the options that would name their fields, with `NAME` for one of which there is no guess.
+        is_complete: whether there is a guess for each.
+    """
+
+    def __init__(self, what: str, guesses: Mapping[str, str | None]) -> None:
+        options = []
+        for role, name in guesses.items():
+            options += ["--field", f"{role}={name or 'NAME'}"]
         super().__init__(f"{what} Say where they are: {' '.join(options)}")
         self.what = what
+        self.roles = tuple(guesses)
         self.options = tuple(options)
+        self.is_complete = None not in guesses.values()
 
 
 def parse_fields(texts: Sequence[str]) -> dict[str, str]:
@@ -251,6 +286,9 @@ class _Head:
             return self._field_of_answers(role, found)
         candidates = self.kind.fields.get(role, ())
         filled = [name for name in candidates if self._values(name)]
+        if role == "step":
+            # A step that is an empty text or NaN in all rows is none.
+            filled = [name for name in filled if any(as_said(value) is not None for value in self._values(name))]
         if role == "correct":
             filled = [name for name in filled if name != found.get("reward") and _are_truths(self._values(name))]
         if role == "reward" and not filled:
@@ -285,7 +323,7 @@ class _Head:
                 continue
             if self.kind.lists and values and self._one_for_each_response(name, found) != (role == "final_answer"):
                 continue
-            if any(final_answer(name, value) is not None for value in values):
+            if any(_may_be_answer(name, value) for value in values):
                 return name
             # No answer was found in the first responses; a field of final answers that stays empty is left out later.
             if role == "final_answer" and empty is None and (values or not self.kind.lists):
@@ -325,12 +363,9 @@ class _Head:
         for role in _NEEDED:
             if role not in missing:
                 taken.update(self.kind.fields.get(role, ()))
-        guesses = guessed_fields(self.rows, missing, taken)
-        options = []
-        for role in missing:
-            options += ["--field", f"{role}={guesses.get(role, 'NAME')}"]
+        guesses = guessed_fields(self.rows, missing, taken, found.get("prompt"))
         what = f"{self.path}: found no {' and no '.join(missing)}. Its fields: {kinds_of_fields(self.rows)}."
-        raise MissingRolesError(what, options)
+        raise MissingRolesError(what, {role: guesses.get(role) for role in missing})
 
     def _has(self, name: str) -> bool:
         """Whether any row has a field, if only with null in it."""
@@ -354,9 +389,20 @@ def _is_filled(value: Any) -> bool:
     return value is not None and not (isinstance(value, CsvCell) and not value.strip())
 
 
+def _may_be_answer(name: str, value: Any) -> bool:
+    """Whether something stands in a field of answers; what is no answer, as a date, is refused when it is read."""
+    try:
+        return final_answer(name, value) is not None
+    except BadValueError:
+        return True
+
+
 def _are_truths(values: Sequence[Any]) -> bool:
     """Whether values, or the entries of lists of them, are truth values or 0 and 1."""
-    entries = [typed(entry) for value in values for entry in (value if isinstance(value, list) else [value])]
-    return bool(entries) and all(
-        entry is None or (isinstance(entry, (bool, int, float)) and entry in (0, 1)) for entry in entries
-    )
+    entries = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
+    try:
+        for entry in entries:
+            truth("", entry)
+    except BadValueError:
+        return False
+    return bool(entries)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BufferedIOBase, BufferedReader
+from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ LONGEST_ROW = 16 * MEGABYTE
 # times smaller; gzip packs zeros 1,000 times.
 UNPACKED_ALWAYS = 64 * MEGABYTE
 UNPACKED_TIMES = 200
+# The first bytes of packed files.
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+# The end of a line: a line feed, or a carriage return with the character behind it.
+_LINE_END = re.compile(rb"\n|\r.", re.DOTALL)
 # The errors of a file that cannot be read or unpacked.
 UNREADABLE = (OSError, EOFError, zlib.error)
 
@@ -64,7 +70,7 @@ def pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def _read(path: Path, read: Callable[[BufferedIOBase], bytes]) -> Iterator[bytes]:
-    """What each call of `read` takes out of a file, which is unpacked where its name ends in .gz or .zst."""
+    """What each call of `read` takes out of a file, unpacked and with line feeds at the ends of its lines."""
     limit = most_unpacked(path)
     total = 0
     with _opened(path) as file:
@@ -76,14 +82,63 @@ def _read(path: Path, read: Callable[[BufferedIOBase], bytes]) -> Iterator[bytes
 
 
 def _opened(path: Path) -> BufferedIOBase:
-    """A file's bytes, unpacked where its name ends in .gz or .zst; several frames of zstd are read as one."""
-    if path.name.endswith(".gz"):
+    """A file's bytes, unpacked, with line feeds in place of the carriage returns where its lines end in these alone."""
+    with _unpacked(path) as file:
+        translates = _ends_in_carriage_returns(file)
+    file = _unpacked(path)
+    return BufferedReader(_WithLineFeeds(file)) if translates else file
+
+
+def _unpacked(path: Path) -> BufferedIOBase:
+    """A file's bytes, unpacked where its name ends in .gz or .zst, or its first bytes are those of such a file.
+
+    Several frames of zstd are read as one.
+    """
+    with path.open("rb") as file:
+        first = file.read(4)
+    if path.name.endswith(".gz") or first.startswith(_GZIP):
         return gzip.open(path, "rb")
-    if path.name.endswith(".zst"):
+    if path.name.endswith(".zst") or first == _ZSTD:
         import pyarrow as pa
 
         return BufferedReader(pa.CompressedInputStream(pa.OSFile(os.fspath(path)), "zstd"))
     return path.open("rb")
+
+
+def _ends_in_carriage_returns(file: BufferedIOBase) -> bool:
+    """Whether the first line of a file ends in a carriage return without a line feed behind it.
+
+    Neither stands inside a string of JSON, where both are written as escapes, nor in the header of most tables.
+    """
+    before = b""
+    size = 0
+    while size <= LONGEST_ROW and (piece := file.read(MEGABYTE)):
+        size += len(piece)
+        end = _LINE_END.search(before + piece)
+        if end is not None:
+            return not end[0].endswith(b"\n")
+        # Of a return at the end of a piece nobody knows yet whether a line feed follows.
+        before = piece[-1:]
+    return before == b"\r"
+
+
+class _WithLineFeeds(RawIOBase):
+    """A file with line feeds in place of its carriage returns, as spreadsheets on old Macs end lines."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer)).replace(b"\r", b"\n")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def most_unpacked(path: Path) -> int:

@@ -46,7 +46,7 @@ from geoalign.text import quote
 # What each rollout of a row has of its own beside the reward, and the check of its value.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "response": values.response,
-    "true_reward": values.number,
+    "true_reward": values.number_as_said,
     "correct": values.truth,
     "final_answer": values.final_answer,
     "tokens": values.count,
@@ -184,7 +184,7 @@ class _Reader:
             self._add_parts(row)
         except BadValueError as error:
             if not self._skip_bad:
-                raise InputError(f"{row_name(self._path, raw.line)}: {error}") from None
+                raise InputError(f"{row_name(self._path, raw.line)}: {error}{self._ways_out(error)}") from None
             rollouts = []
             reason = f"{error.reason}; nothing behind it was read" if raw.rest_lost else error.reason
             self.skipped.append(Skipped(str(self._path), raw.line, error.field, reason))
@@ -196,14 +196,26 @@ class _Reader:
         elif self.positions is not None:
             self.positions += len(rollouts) or 1
 
+    def _ways_out(self, error: BadValueError) -> str:
+        """How a file with a bad row is read nevertheless, to stand behind what is wrong with the row."""
+        without = self._without_column(error.field)
+        return f"; leave such rows out with --skip-bad{f', or {without}' if without else ''}"
+
+    def _without_column(self, field: str | None) -> str:
+        """The options that leave a field out, in words; empty where the rollouts need it."""
+        roles = self._layout.optional_roles(field)
+        options = " ".join(f"--field {role}=" for role in roles)
+        return f"do without the column with {options}" if options else ""
+
     def frame(self) -> pandas.DataFrame:
         """All rollouts in the columns of `_COLUMNS`, with further verdicts; InputError where there are none."""
         if not self.columns["row"]:
             first = self.skipped[0]
             name = f"{first.field}: " if first.field else ""
+            without = self._without_column(first.field)
             raise InputError(
                 f"{self._path}: none of its {len(self.skipped)} rows can be read; the first: "
-                f"{row_name(self._path, first.line)}: {name}{first.reason}"
+                f"{row_name(self._path, first.line)}: {name}{first.reason}{f'; {without}' if without else ''}"
             )
         # Each list is let go before the next column is made.
         return pandas.DataFrame(
@@ -237,7 +249,7 @@ class _Reader:
             value = _required(layout, row, role) if role == "response" else layout.value(row, role)
             rollout[role] = None if value is None else check(layout.fields[role], value)
         for role, name in layout.verdicts.items():
-            rollout[role] = values.number_or_truth(name, layout.value(row, role))
+            rollout[role] = values.number_as_said(name, layout.value(row, role))
         if "response" not in layout.fields:
             rollout["response"] = ""  # a dump may come without its texts
         return rollout

@@ -9,7 +9,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +24,7 @@ LARGEST = (2 - 2**-23) * 2.0**127
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _MISSING = ("", "nan", "null", "none", "na", "n/a")
+_YES_OR_NO = {"yes": True, "no": False}
 # What engines and Python write where no answer was found in a response; verl's DAPO reward writes "[INVALID]".
 _NO_ANSWER = ("", "[INVALID]", "None", "null", "nan", "NaN")
 # What values are called, and several of them in a list.
@@ -79,6 +80,14 @@ def _known(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def as_said(value: Any) -> Any:
+    """A text as the number or truth value that it says, as `typed` reads a cell of CSV, and yes and no as truth values;
+    NaN as None, other values as they are."""
+    if not isinstance(value, str):
+        return _known(value)
+    return _YES_OR_NO.get(value.strip().lower(), _known(CsvCell(value)))
+
+
 def number(field: str, value: Any) -> float:
     """A finite number; NaN and null are NaN: what could not be scored.
 
@@ -111,27 +120,48 @@ def whole_number(field: str, value: Any) -> int | None:
     return int(value)
 
 
+def number_as_said(field: str, value: Any) -> float:
+    """A number, or a truth value as 1 or 0, also as a text; NaN for null."""
+    return number_or_truth(field, as_said(value))
+
+
 def count(field: str, value: Any) -> int | None:
-    """A whole number from 0 to 2^53, or None for null."""
-    tokens = whole_number(field, value)
+    """How many tokens: a whole number from 0 to 2^53, also as a text, or the length of a list of tokens; None for
+    null."""
+    value = _list_in_cell(value, "[", _are_tokens)
+    if _are_tokens(value):
+        return len(value)
+    said = as_said(value)
+    expected = "a number of tokens, or a list of them"
+    try:
+        tokens = whole_number(field, said)
+    except BadValueError:
+        raise BadValueError(field, expected, described(said)) from None
     if tokens is not None and not 0 <= tokens <= 2**53:
-        raise BadValueError(field, "a number of tokens", described(value))
+        raise BadValueError(field, expected, described(said))
     return tokens
 
 
+def _are_tokens(value: Any) -> bool:
+    """Whether a value is a list of tokens, each its number or its text."""
+    return isinstance(value, list) and all(
+        isinstance(entry, (int, str)) and not isinstance(entry, bool) for entry in value
+    )
+
+
 def truth(field: str, value: Any) -> bool | None:
-    """A truth value, or 0 or 1 as one; None for null and NaN."""
-    value = _known(value)
-    if value is None:
+    """A truth value, or 0, 1, yes or no as one, also as a text; None for null and NaN."""
+    said = as_said(value)
+    if said is None:
         return None
-    if isinstance(value, (bool, int, float)) and value in (0, 1):
-        return bool(value)
-    raise BadValueError(field, "true or false", described(value))
+    if isinstance(said, (bool, int, float)) and said in (0, 1):
+        return bool(said)
+    raise BadValueError(field, "true or false", described(said))
 
 
 def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
     """A prompt as a text, and its chat messages where it is a conversation."""
-    value = _conversation_in_cell(value)
+    value = _list_in_cell(value, "[{", is_conversation)
     if isinstance(value, str):
         return whole_text(value), None
     if not isinstance(value, list) or not value:
@@ -144,7 +174,7 @@ def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
 
 def response(field: str, value: Any) -> str:
     """The text of a response: a text, or the assistant's chat messages joined; "" of a conversation without any."""
-    value = _conversation_in_cell(value)
+    value = _list_in_cell(value, "[{", is_conversation)
     if isinstance(value, str):
         return whole_text(value)
     if isinstance(value, list) and all(isinstance(message, Mapping) for message in value):
@@ -162,12 +192,16 @@ def is_conversation(value: Any) -> bool:
     )
 
 
-def _conversation_in_cell(value: Any) -> Any:
-    """The chat messages that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
-    if isinstance(value, CsvCell) and value.startswith("[{"):
-        parsed = next(filter(is_conversation, _parsed(value)), None)
-        return value if parsed is None else parsed
-    return value
+def _list_in_cell(value: Any, beginning: str, accepts: Callable[[Any], bool]) -> Any:
+    """The list that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are.
+
+    Args:
+        beginning: how the text of such a list begins.
+        accepts: whether a list is one that is looked for.
+    """
+    if not isinstance(value, CsvCell) or not value.startswith(beginning):
+        return value
+    return next(filter(accepts, _parsed(value)), value)
 
 
 def _texts_in_cell(value: Any) -> Any:

@@ -15,6 +15,7 @@ from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words.golds import golds_table, listed_golds
+from geoalign.audit.words.next_steps import labels_file
 from geoalign.audit.words.several_verifiers import HEADS, Contradictions
 from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
@@ -61,6 +62,7 @@ def build_audit_page(report: AuditReport) -> Path:
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,
         label_command=summary["label_command"],
+        labels_file=labels_file(summary),
         gold_heads=["prompt", *golds],
         gold_rows=gold_rows,
         sections=sections,
@@ -86,6 +88,8 @@ def settings(report: AuditReport, packed: Bundle) -> dict[str, Any]:
         "compares": report.pairs is not None,
         # The reward of a refused and of an accepted response, where rewards can be called right or wrong.
         "verdicts": labelled_verdicts(report),
+        # What the file of labels is called that the page saves.
+        "labels_file": labels_file(report.summary),
         "judged": report.words.finding.level != "unjudged",
         # By which labels of this page are told from those of another one in the same browser.
         "key": hashlib.sha256(packed.columns.encode("ascii")).hexdigest()[:16],

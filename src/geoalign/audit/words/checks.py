@@ -8,12 +8,12 @@ from typing import Any
 from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.words.next_steps import checks_command
 from geoalign.console.numbers import counted, percent
+from geoalign.dumps.flagged_csv import PERSON
 
 Summary = Mapping[str, Any]
 
 # Rows to draw at first.
 FIRST_CHECKS = 50
-_PERSON = "person"
 _CLASSES = {
     "false_positive_rate": ("wrong", "rewarded"),
     "false_negative_rate": ("right", "refused"),
@@ -95,7 +95,7 @@ def next_checks(summary: Summary) -> tuple[str, str] | None:
     if checks["labelled"] < checks["drawn"]:
         return None
     # What was labelled stays, as the beginning of the larger sample.
-    asked_again = not checks["by"].get(_PERSON)
+    asked_again = not checks["by"].get(PERSON)
     return (
         "More checks make the intervals shorter; those that you have stay among them:",
         checks_command(summary, draw=2 * checks["drawn"], file=None if asked_again else checks["file"] or file),
@@ -104,11 +104,11 @@ def next_checks(summary: Summary) -> tuple[str, str] | None:
 
 def _labelled(checks: Mapping[str, Any]) -> str:
     """Who labelled the rows."""
-    verifiers = sorted(name for name in checks["by"] if name != _PERSON)
+    verifiers = sorted(name for name in checks["by"] if name != PERSON)
     if not verifiers:
         return "you labelled"
     names = ", ".join("the gold answers of the file" if name == "gold" else name for name in verifiers)
-    return f"you and {names} labelled" if checks["by"].get(_PERSON) else f"{names} labelled"
+    return f"you and {names} labelled" if checks["by"].get(PERSON) else f"{names} labelled"
 
 
 def _counts(found: Mapping[str, Any]) -> str:

@@ -29,12 +29,24 @@ def exported(summary: Summary) -> str:
     if not export:
         return ""
     file = Path(export["file"])
-    changed = counted(export["suspicious"], "gold answer", "gold answers")
+    prompts = counted(export["prompts"], "prompt")
+    known = f"{file.with_name('datasheet.md')} says what is known of it."
+    if _was_kept(export):
+        return f"{file} holds {prompts}. {_kept(export)} {known}"
+    changed = counted(export["changed"], "gold answer", "gold answers")
     what = "replaced by the proposed answer" if export["relabelled"] else "left out with their prompts"
-    return (
-        f"{file} holds {counted(export['prompts'], 'prompt')}; {changed} that looked wrong were {what}. "
-        f"{file.with_name('datasheet.md')} says what is known of it."
-    )
+    return f"{file} holds {prompts}; {changed} that looked wrong were {what}. {known}"
+
+
+def _was_kept(export: Mapping[str, Any]) -> bool:
+    """Whether gold answers look wrong by a ranking that is not to be trusted, and therefore stand in the export."""
+    return export["suspicious"] > export["changed"]
+
+
+def _kept(export: Mapping[str, Any]) -> str:
+    """That these gold answers stand in the export, and why."""
+    what = "replaced" if export["relabelled"] else "left out"
+    return f"No gold answer was {what}, for the ranking by which some look wrong is not to be trusted here."
 
 
 def datasheet(summary: Summary) -> str:
@@ -56,10 +68,13 @@ def _content(summary: Summary) -> list[str]:
     """How many prompts the data set has, which were left out or changed, and from which files it was made."""
     export = summary["export"]
     kind = "were given the proposed answer" if export["relabelled"] else "were left out"
+    changed = f"{counted(export['changed'], 'prompt')} with a score of at least {export['above']:g} {kind}."
+    if _was_kept(export):
+        changed = _kept(export)
     rollouts = counted(summary["counts"]["rows"], "rollout")
     lines = [
         f"- {counted(export['prompts'], 'prompt')}, one a line, with their gold answers.",
-        f"- {counted(export['suspicious'], 'prompt')} with a score of at least {export['above']:g} {kind}.",
+        f"- {changed}",
         f"- {counted(export['without_gold'], 'prompt has', 'prompts have')} no gold answer in the rollouts.",
         f"- Read from {rollouts} of {counted(len(summary['inputs']), 'file')}:",
     ]

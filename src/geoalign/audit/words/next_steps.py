@@ -8,11 +8,13 @@ from typing import Any
 
 from geoalign.audit.folder import FLAGGED_FILE
 from geoalign.audit.words.reading import own_answer_field
+from geoalign.dumps.flagged_csv import PERSON
 
 Summary = Mapping[str, Any]
 
-# What the page calls the file of labels that it saves.
-LABELS_FILE = "labels.csv"
+_OVERWRITE = "--overwrite"
+# Options that name a file which this call has written.
+_EXPORTS = ("--export", "--export-inspect")
 
 
 def next_step(summary: Summary, reads: Collection[str]) -> dict[str, str] | None:
@@ -27,11 +29,29 @@ def next_step(summary: Summary, reads: Collection[str]) -> dict[str, str] | None
     return step or _compare_states(summary)
 
 
-def label_command(summary: Summary, labels: str = LABELS_FILE) -> str:
-    """The same call with a file of labels, into a folder of its own."""
-    typed = _without(_typed(summary), "--output")
-    output = f"{summary['command']['output']}-labelled"
-    return _command([*typed, "--labels", labels, "--output", output])
+def labels_file(summary: Summary) -> str:
+    """What the page calls the file of labels that it saves: labels.csv, or labels-2.csv beside earlier ones."""
+    typed = _typed(summary)
+    number = 1
+    name = "labels.csv"
+    while any(word.endswith(name) for word in typed):
+        number += 1
+        name = f"labels-{number}.csv"
+    return name
+
+
+def label_command(summary: Summary) -> str:
+    """The same call with the labels that the page saves, into a folder of its own."""
+    return _with_labels(summary, labels_file(summary))
+
+
+def flagged_command(summary: Summary) -> str:
+    """The same call with true rewards that were written into flagged.csv, into a folder of its own."""
+    return _with_labels(summary, _flagged_file(summary))
+
+
+def _with_labels(summary: Summary, labels: str) -> str:
+    return _elsewhere(summary, [*_typed(summary), "--labels", labels], "labelled")
 
 
 def checks_command(summary: Summary, *, draw: int | None = None, file: str | None = None) -> str:
@@ -41,10 +61,10 @@ def checks_command(summary: Summary, *, draw: int | None = None, file: str | Non
     if draw is not None:
         options += ["--draw-checks", str(draw)]
     if file is None:
-        overwrite = [] if "--overwrite" in typed else ["--overwrite"]
-        return _command([*typed, *options, *overwrite])
-    typed = _without(typed, "--output") if draw is not None else _without(typed, "--output", "--check-with")
-    return _command([*typed, *options, "--checks", file, "--output", f"{summary['command']['output']}-checked"])
+        return _in_place([*typed, *options])
+    if draw is None:
+        typed = _without(typed, "--check-with")
+    return _elsewhere(summary, [*typed, *options, "--checks", file], "checked")
 
 
 def _read_answers(summary: Summary) -> dict[str, str] | None:
@@ -85,11 +105,16 @@ def _use_labels(summary: Summary) -> dict[str, str] | None:
     """Write true rewards beside the flagged ones and audit again, if there are flags."""
     if not summary["counts"]["flagged"]:
         return None
-    flagged = f"{summary['command']['output']}/{FLAGGED_FILE}"
+    flagged = _flagged_file(summary)
     return {
         "when": f"If you have written the true rewards into the column `label` of {flagged}, use them",
-        "command": label_command(summary, flagged),
+        "command": flagged_command(summary),
     }
+
+
+def _flagged_file(summary: Summary) -> str:
+    """The path of flagged.csv in the output folder."""
+    return f"{summary['command']['output']}/{FLAGGED_FILE}"
 
 
 def _compare_states(summary: Summary) -> dict[str, str] | None:
@@ -103,10 +128,25 @@ def _compare_states(summary: Summary) -> dict[str, str] | None:
 
 
 def _again(summary: Summary, *options: str) -> str:
-    """The same call with more options, into the same folder."""
-    typed = _typed(summary)
-    overwrite = [] if "--overwrite" in typed else ["--overwrite"]
-    return _command([*typed, *options, *overwrite])
+    """The same call with more options, into the same folder.
+
+    Where a person labelled checks it goes into another one: a folder whose checks.csv has such labels is not replaced.
+    """
+    words = [*_typed(summary), *options]
+    has_labels = bool(summary["checks"]["by"].get(PERSON))
+    return _elsewhere(summary, words, "again") if has_labels else _in_place(words)
+
+
+def _in_place(words: Sequence[str]) -> str:
+    """A call that replaces the audit of this one."""
+    return _command(words if _OVERWRITE in words else [*words, _OVERWRITE])
+
+
+def _elsewhere(summary: Summary, words: Sequence[str], name: str) -> str:
+    """A call into a folder of its own, whose name ends in `name`; it replaces the files that this call exported."""
+    words = [*_without(words, "--output"), "--output", f"{summary['command']['output']}-{name}"]
+    exports = any(word.partition("=")[0] in _EXPORTS for word in words)
+    return _in_place(words) if exports else _command(words)
 
 
 def _typed(summary: Summary) -> list[str]:

@@ -37,7 +37,7 @@ class Labels {
   constructor(model, text, settings) {
     Object.assign(this, { model, text, settings });
     this.given = new Map(); // row -> its true reward
-    this.saved = this.written(); // what labels.csv holds, if it was saved
+    this.saved = this.written(); // what the file of labels holds, if it was saved
     this.asks = (event) => event.preventDefault(); // by which a browser asks before it closes the tab
     this.choices = new WeakMap(); // button -> the rollouts that it labels, and their true reward
     this.changed = () => {};
@@ -156,7 +156,7 @@ class Labels {
     const own = el("button", { type: "button", class: "main-button", id: "download-labels" });
     own.addEventListener("click", async () => {
       const given = this.written();
-      save("labels.csv", await this.table([...this.given.keys()].sort((a, b) => a - b)));
+      save(this.settings.labels_file, await this.table([...this.given.keys()].sort((a, b) => a - b)));
       this.saved = given;
       this.remember();
       this.guard();
@@ -181,7 +181,7 @@ class Labels {
       ? `You have labelled ${whole(done)} of ${many(flagged.length, "flagged reward")}${more}. Labels are kept until this tab is closed.`
       : "Say of each reward whether it is right. Then save your labels and audit again with them.";
     const button = byId("download-labels");
-    button.textContent = `Save labels.csv (${whole(this.given.size)})`;
+    button.textContent = `Save ${this.settings.labels_file} (${whole(this.given.size)})`;
     button.disabled = !this.given.size;
   }
 }

@@ -126,3 +126,6 @@ NO_HARM = (
     Setting(FIVE_20, "math_hard_no_harm", "flip_20"),
     Setting(FIVE_40, "math_hard_no_harm", "flip_40"),
 )
+# Where one training of `denoise` collapsed, with the rule and without it.
+COLLAPSED = NO_HARM[-1]
+COLLAPSED_SEED = 430

@@ -228,6 +228,9 @@ def _of_the_newest_plans() -> Named:
     for setting in runs.CHECKS:
         yield f"checks.{setting.name}.beaten", str(verdicts.rivals_beaten(setting))
         yield f"checks.{setting.name}.leading", str(verdicts.rivals_that_lead(setting))
+    collapsed = runs.COLLAPSED.level
+    for arm in ("grpo", "denoise"):
+        yield f"no_harm.collapsed_{arm}", plain(collapsed.scores(arm)[runs.COLLAPSED_SEED], 3)
     yield "no_harm.unharmed", str(verdicts.unharmed())
     yield "no_harm.kept", str(verdicts.kept())
     for setting in runs.NO_HARM:

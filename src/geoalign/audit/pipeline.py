@@ -13,7 +13,8 @@ A file's rows go this way:
     checks.py                   rows drawn at random and labelled, and the rates by them
     degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
-    folder.py                   the tables; summary.py: numbers that are read off the rows
+    folder.py                   the tables; suspicion.py: which flagged row comes first; summary.py: numbers that are
+                                read off the rows
     stored_texts.py             the texts that were written, for a reader who wants those of some rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -201,6 +202,7 @@ class Audit:
             for number, source in enumerate(inputs, start=1):
                 # Its texts are let go before the next file is read.
                 self._add_file(source, number, inputs[number:], tables)
+            tables.write_flagged()
         rows = pandas.concat(self._done)
         self._done.clear()
         with self._console.status("Asking the verifiers"):

@@ -16,8 +16,9 @@ from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMA
 from geoalign.audit.prompts import common_beginning
 from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.stored_texts import first_and_last_prompt, keys_of_responses, read_texts
+from geoalign.audit.suspicion import by_suspicion
 from geoalign.audit.words import Words, in_words
-from geoalign.audit.words.reasons import by_suspicion, flag_reasons
+from geoalign.audit.words.reasons import flag_reasons
 from geoalign.dumps.formats.format import VERDICT
 from geoalign.dumps.row_names import counted_in
 from geoalign.files.json_files import read_json

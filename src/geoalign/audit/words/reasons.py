@@ -1,4 +1,4 @@
-"""Why single rewards are flagged, in words, and which of them to look at first."""
+"""Why single rewards are flagged, in words."""
 
 from __future__ import annotations
 
@@ -17,20 +17,6 @@ from geoalign.text import shortened
 
 # What an answer may take of a reason.
 _ANSWER = 24
-
-
-def by_suspicion(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """The flagged rollouts, the most suspicious first: those that a check found wrong, then refusals of the gold answer
-    for its spelling, then by their scores. Those that a curator flags without a score come last."""
-    flagged = rows[rows["anomalous"]]
-    order = pandas.DataFrame(
-        {
-            "checked": flagged["trusted"].eq(True),
-            "gold": flagged["by_spelling"].eq(IS_GOLD),
-            "score": flagged["score"],
-        }
-    )
-    return flagged.loc[order.sort_values(["checked", "gold", "score"], ascending=False, kind="stable").index]
 
 
 def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares_states: bool) -> dict[int, str]:

@@ -342,11 +342,13 @@ class Audit:
                 rows.drop(columns=self._several.drawn_columns), self._folder.staging
             )
             verifier = self._verdicts.summary(checked_verdicts)
+            # What rests on one right answer to a prompt is claimed of no verifier where checked rows deny it.
+            is_denied = checked_verdicts is not None and checked_verdicts.contradicted_prompts > 0
             several = self._several.summary(
-                exclusive=self._exclusive,
+                exclusive=self._exclusive and not is_denied,
                 seed=self._config.seed,
                 redact=request.redact,
-                checked=self._checks.known,
+                right=self._checks.right,
             )
         by_all = self._several.verdicts()
         if by_all is not None:

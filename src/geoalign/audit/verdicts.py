@@ -22,6 +22,9 @@ from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
 from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
+# Of a rate that nothing bounds, and of one of which no model says anything.
+NOTHING_PROVED = Bounds(0.0, 1.0)
+NO_GUESS = Interval(math.nan, math.nan, math.nan)
 # The columns of a step that are kept until all have been read.
 _READ = ["group", "reward", "final_answer", "label"]
 
@@ -85,12 +88,11 @@ def claimed(
         checks: what checked rows say, if some were checked.
     """
     found: dict[str, dict[str, Any]] = {}
-    unknown = Interval(math.nan, math.nan, math.nan)
     for name, interval in zip(RATES[:2], model.intervals, strict=False):
-        bound = Bounds(0.0, 1.0) if bounds is None else bounds[name]
-        guess = unknown if bounds is None else interval
+        bound = NOTHING_PROVED if bounds is None else bounds[name]
+        guess = NO_GUESS if bounds is None else interval
         checked: CheckedRate | None = None if checks is None else getattr(checks.rates, name)
-        found[name] = _best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
+        found[name] = best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
     positive, negative = found.values()
     by = {positive["by"], negative["by"]}
     informedness = {
@@ -106,11 +108,13 @@ def claimed(
 WIDEST_GUESS = 0.75
 
 
-def _best_claim(
+def best_claim(
     bound: Bounds, model: Interval, checked: CheckedRate | None, *, is_model_believed: bool
 ) -> dict[str, Any]:
-    """The claim on one rate: by checks where a row of the class was checked, else by a model that is believed and whose
-    interval is no wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
+    """The claim on one rate of one verifier.
+
+    It is by checks where a row of the class was checked, else by a model that is believed and whose interval is no
+    wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
 
     The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Checks
     that lie wholly outside the bounds deny the supposition behind these, and stand alone.

@@ -148,18 +148,23 @@ def _proved_errors(found: Mapping[str, Any]) -> str:
 
 
 def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
-    """One rate in words: a number, an estimate with its range, one end of the range, the range, or "not known"."""
+    """One rate in words, and how it is known."""
+    value = rate_in_words(rate)
+    return Rate(name=_RATES[name], value=value, by="" if value == NOT_KNOWN else _KNOWN_BY[rate["by"]])
+
+
+def rate_in_words(rate: Mapping[str, Any]) -> str:
+    """A claim on a rate: a number, an estimate with its range, one end of the range, the range, or "not known"."""
     low = rate["low"]
     high = rate["high"]
-    by = _KNOWN_BY[rate["by"]]
     value = range_in_words(low, high)
-    if value == NOT_KNOWN:
-        return Rate(name=_RATES[name], value=NOT_KNOWN, by="")
+    if value == NOT_KNOWN or rate["by"] == "bounds":
+        return value
     ends = [percent(low), percent(high)]
     # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
-    if by != "proved" and ends[0] != ends[1] and percent(rate["estimate"]) not in ends:
-        value = f"{percent(rate['estimate'])} ({ends[0]} to {ends[1]})"
-    return Rate(name=_RATES[name], value=value, by=by)
+    if ends[0] != ends[1] and percent(rate["estimate"]) not in ends:
+        return f"{percent(rate['estimate'])} ({ends[0]} to {ends[1]})"
+    return value
 
 
 def says_nothing(low: float, high: float) -> bool:

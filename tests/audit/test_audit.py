@@ -94,20 +94,16 @@ def die_at(number, paths, output):
 
 
 def test_flagged_rows_are_in_the_order_of_the_report_over_all_steps_and_files(tmp_path, run):
-    """Labels overrule a reward of the second file and one of the last step of the first: what a check found wrong comes
-    before all scores."""
+    """What a second verifier overruled comes before all scores."""
     rows = [{**row, "step": 1 + number // 32} for number, row in enumerate(verdicts())]
     first = write_lines(tmp_path / "a.jsonl", rows)
     later = [{**row, "id": f"later {row['id']}", "step": 3} for row in verdicts()]
     second = write_lines(tmp_path / "b.jsonl", later)
-    labels = tmp_path / "labels.csv"
-    labels.write_text("step,line,sample,label\n3,1,0,0\n2,40,7,1\n")
-    run(first, second, curator="denoise", labels=(labels,))
+    run(first, second, curator="denoise", second_verifier="math_verify", budget="2")
     report = read_report(tmp_path / "out")
     written = pandas.read_csv(tmp_path / "out" / "flagged.csv")
     assert written["index"].tolist() == report.flagged.index.tolist()
-    assert set(written["step"].head(2)) == {2, 3}
-    assert written["step"].nunique() == 3
+    assert not written["step"].is_monotonic_increasing
 
 
 def test_a_kill_leaves_whole_files_or_none(tmp_path, run):

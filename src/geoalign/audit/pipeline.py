@@ -360,7 +360,7 @@ class Audit:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         reads = self._session.curator.reads
-        degenerate = degenerate_findings(rows)
+        degenerate = degenerate_findings(rows, exclusive=self._exclusive)
         summary = {
             "geoalign": __version__,
             "command": {

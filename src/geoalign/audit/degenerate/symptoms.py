@@ -10,7 +10,11 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float, Int, Shaped
 
-from geoalign.audit.degenerate.chance import prompts_come_together, verdicts_fit_by_chance
+from geoalign.audit.degenerate.chance import (
+    others_follow_by_chance,
+    prompts_come_together,
+    verdicts_fit_by_chance,
+)
 
 # Fewer scored rollouts say nothing of a verifier.
 LEAST_ROWS = 20
@@ -71,6 +75,7 @@ class LookedAt:
         lengths: by the name of the unit [n] the length of each response, NaN where it is not known; `characters` is
             among them.
         truncated: [n] whether the response was cut off; None where it is not known.
+        exclusive: whether at most one answer to a prompt is right.
         where: the name of the part, as "`env` gsm8k"; empty for a file.
         file: the file, of a part.
     """
@@ -81,6 +86,7 @@ class LookedAt:
     gives_gold: Bool[np.ndarray, " n"]
     lengths: Mapping[str, Float[np.ndarray, " n"]]
     truncated: Shaped[np.ndarray, " n"]
+    exclusive: bool = True
     where: str = ""
     file: WholeFile | None = None
 
@@ -161,7 +167,16 @@ def tied(at: LookedAt) -> Symptom | None:
     """The reward never differs within a prompt although responses do, and differs between prompts.
 
     A prompt counts if its rollouts give different answers. Where no answers are read, one counts whose responses have
-    different lengths. Prompts of both kinds must be there: refused as a whole, and accepted as a whole.
+    different lengths. Prompts with different rewards must be there, and one reward for a whole prompt must not be
+    chance:
+
+    - Of different answers to a prompt one is right at most. Leave that one out, or any where none is right: the others
+      are wrong, and a verifier that judges answers takes each of them for right with the same chance, on whatever
+      prompt it comes. So their rewards can be shuffled over the file, however hard its prompts are. Which answer is
+      left out does not matter, for all of a prompt have one reward.
+    - Responses without an answer, and answers of which several may be right, are shuffled over the file as if all
+      prompts were equally hard. A policy that solves a prompt always or never looks the same: `at_most_one_right` is
+      false, and the sentence says so.
     """
     rows = pandas.DataFrame({
         "group": at.group, "reward": at.reward, "answer": at.answer, "length": at.lengths["characters"],
@@ -173,11 +188,21 @@ def tied(at: LookedAt) -> Symptom | None:
     )  # fmt: skip
     if (by_prompt["values"] > 1).any():
         return None
-    what_differs = "answers" if rows["answer"].notna().any() else "lengths"
-    differing = by_prompt[by_prompt[what_differs] > 1]
+    has_answers = bool(rows["answer"].notna().any())
+    differing = by_prompt[by_prompt["answers" if has_answers else "lengths"] > 1]
     if len(differing) < LEAST_TIED or differing["value"].nunique() < 2:
         return None
-    return at.symptom("tied", int(differing["rows"].sum()), prompts=len(differing))
+    judged = rows
+    if has_answers:
+        judged = rows[rows["answer"].notna()].drop_duplicates(["group", "answer"])
+    if others_follow_by_chance(judged["reward"].to_numpy(), judged["group"].to_numpy(), tests=at.places):
+        return None
+    return at.symptom(
+        "tied",
+        int(differing["rows"].sum()),
+        prompts=len(differing),
+        at_most_one_right=has_answers and at.exclusive,
+    )
 
 
 def length_alone(at: LookedAt) -> Symptom | None:

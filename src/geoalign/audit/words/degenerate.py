@@ -50,10 +50,16 @@ def _unscored(finding: Mapping[str, Any]) -> str:
 
 
 def _tied(finding: Mapping[str, Any]) -> str:
-    prompts = finding["parts"]["prompts"]
+    parts = finding["parts"]
+    said = (
+        f"The reward{_of(finding)} never differs within a prompt, although the responses to {parts['prompts']:,} "
+        "prompts do."
+    )
+    if parts["at_most_one_right"]:
+        return f"{said} It seems to be a reward of the prompt, and GRPO learns nothing from it."
     return (
-        f"The reward{_of(finding)} never differs within a prompt, although the responses to {prompts:,} prompts do. "
-        "It seems to be a reward of the prompt, and GRPO learns nothing from it."
+        f"{said} Either each prompt was solved every time or never, or it is a reward of the prompt. In both cases "
+        "GRPO learns nothing from it."
     )
 
 

@@ -72,8 +72,21 @@ def test_a_verifier_whose_verdicts_flip_is_not_named():
 def test_one_value_counts_the_responses_that_give_the_gold_answer():
     gives_gold = np.arange(ROWS) < 30
     finding = one_value(at(np.zeros(ROWS), gives_gold=gives_gold))
-    assert (finding.rows, finding.parts) == (320, {"value": 0.0, "give_gold": 30})
+    parts = {"value": 0.0, "accepts": False, "give_gold": 30, "differing": 0}
+    assert (finding.rows, finding.parts) == (320, parts)
     assert one_value(at(np.append(np.zeros(ROWS - 1), 1.0), gives_gold=gives_gold)) is None
+
+
+def test_one_value_says_what_the_verifier_did_and_on_how_many_prompts_answers_differ():
+    """Two answers to each of the first five prompts, one to the others."""
+    answer = np.where((GROUP < 5) & (np.arange(ROWS) % 2 == 0), "8", "7").astype(object)
+    accepting = one_value(at(np.ones(ROWS), answer=answer)).parts
+    assert (accepting["accepts"], accepting["differing"]) == (True, 5)
+    assert one_value(at(np.ones(ROWS), answer=answer, exclusive=False)).parts["differing"] == 0
+    assert one_value(at(np.full(ROWS, 0.37), answer=answer)).parts["accepts"] is None
+    # In a part of a file of rewards 1 and 2 a reward of 1 refuses.
+    reward = np.where(GROUP < 20, 1.0, 2.0)
+    assert one_value(part_of(reward, GROUP, GROUP < 20)).parts["accepts"] is False
 
 
 def test_one_value_of_few_rewards_says_nothing():

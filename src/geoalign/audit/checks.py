@@ -25,7 +25,7 @@ from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.several_verifiers.judged_rows import further_verdicts
-from geoalign.audit.verdicts import why_no_verdicts
+from geoalign.audit.verdict_values import verdict_values, why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.missing_labels import rates_whatever_is_missing
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
@@ -83,15 +83,16 @@ class Checks:
             InputError: a label is no number that can be.
         """
         values = set(pandas.Series(rewards, dtype=float).dropna().unique().tolist())
-        reason = why_no_verdicts(values)
-        self._are_verdicts = reason is None
+        verdicts = verdict_values(values)
+        self._are_verdicts = verdicts is not None
         if not self._is_asked():
             return
-        if reason is not None:
+        if verdicts is None:
             option = "--checks" if self._given is not None else "--draw-checks"
-            raise ConfigError(f"{option}: expected two rewards, those of right and of wrong responses. {reason}")
-        self._low = min(values)
-        self._high = max(values)
+            raise ConfigError(
+                f"{option}: expected two rewards, those of right and of wrong responses. {why_no_verdicts(values)}"
+            )
+        self._low, self._high = verdicts
         for row in self._given_rows.values():
             if row.label is not None:
                 is_right(row.label, self._low, self._high, row.place)

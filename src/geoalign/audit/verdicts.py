@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas
@@ -12,10 +12,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
+from geoalign.audit.verdict_values import ONE_VERDICT, verdict_values, why_no_verdicts
 from geoalign.checks.rates import CheckedRate
 from geoalign.files.json_files import number_or_none
 from geoalign.intervals import Interval
-from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
+from geoalign.method.bounds import (
+    Bounds,
+    JudgedUnits,
+    false_negative_bounds,
+    false_positive_bounds,
+    judged_units,
+    least_errors,
+)
 from geoalign.method.groups import canonical_order
 from geoalign.noise.channel import LEVEL
 from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
@@ -25,6 +33,8 @@ from geoalign.types import Rollouts, response_keys
 # Of a rate that nothing bounds, and of one of which no model says anything.
 NOTHING_PROVED = Bounds(0.0, 1.0)
 NO_GUESS = Interval(math.nan, math.nan, math.nan)
+# Of one verdict alone, which nothing contradicts, the model says nothing.
+_NO_MODEL = ErrorRates((NO_GUESS, NO_GUESS, NO_GUESS), doubt="all verdicts are the same")
 # The columns of a step that are kept until all have been read.
 _READ = ["group", "reward", "final_answer", "label"]
 
@@ -70,11 +80,27 @@ def certain(
     )
     if not exclusive:
         return None, least_errors(units)
-    positive = false_positive_bounds(units)
-    negative = false_negative_bounds(units)
+    rates = proved_rates(units)
+    positive, negative = rates.values()
     # Informedness is 1 less both rates.
     informedness = Bounds(max(1 - positive.high - negative.high, -1.0), 1 - positive.low - negative.low)
-    return dict(zip(RATES, (positive, negative, informedness), strict=True)), least_errors(units)
+    return {**rates, RATES[2]: informedness}, least_errors(units)
+
+
+def proved_rates(units: JudgedUnits) -> dict[str, Bounds]:
+    """The bounds of both error rates, by name.
+
+    All errors of a verifier that gave one verdict alone are of one kind, and their rate is 100% if there is any row to
+    err on. Where nothing proves that there is one, nothing is claimed of this rate.
+    """
+    positive = false_positive_bounds(units)
+    negative = false_negative_bounds(units)
+    if not least_errors(units):
+        if not units.refused.any():
+            positive = NOTHING_PROVED
+        elif not units.accepted.any():
+            negative = NOTHING_PROVED
+    return {RATES[0]: positive, RATES[1]: negative}
 
 
 def claimed(
@@ -158,15 +184,6 @@ def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: number_or_none(value) for name, value in values.items()}
 
 
-def are_verdicts(low: float, high: float) -> bool:
-    """Whether two rewards are the two verdicts of a verifier, not two of many values that happen to be the only ones.
-
-    Verdicts are 0 and some number, -x and x, 1 and less, or 1 or 2 apart, as with a bonus on both.
-    """
-    conventional = low == 0 or high == 0 or low == -high or high == 1
-    return conventional or any(math.isclose(high - low, gap, rel_tol=1e-6) for gap in (1, 2))
-
-
 class VerdictAudit:
     """Collects the rollouts of one call of the command, step by step, while their rewards are binary.
 
@@ -197,27 +214,30 @@ class VerdictAudit:
             checks: what checked rows say, if some were checked. Where they deny that equal answers are equally right
                 and at most one is right, nothing that rests on it is claimed.
         """
-        reason = why_no_verdicts(self._values)
-        if reason is not None:
-            return {"reason": reason}
-        low = min(self._values)
-        high = max(self._values)
+        verdicts = verdict_values(self._values)
+        if verdicts is None:
+            return {"reason": why_no_verdicts(self._values)}
+        low, high = verdicts
+        is_one_verdict = len(self._values) == 1
         table = pandas.concat(self._parts)
         rows, truth = judged_rows(table, middle=(low + high) / 2)
         right = rows.rewards == high
         answered = rows.scored & rows.answered
         repeated_answers, contradicted_answers = verdict_counts(rows.answer, rows.group, right, answered)
         repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
-        if checks is None and not answered.any() and not repeated_responses:
+        if checks is None and not is_one_verdict and not answered.any() and not repeated_responses:
             return {"reason": "No response has a final answer, and none was given twice."}
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
-        model = error_rates(rows, exclusive=self._exclusive)
+        if is_one_verdict and not errors and checks is None:
+            return {"reason": ONE_VERDICT}
+        model = _NO_MODEL if is_one_verdict else error_rates(rows, exclusive=self._exclusive)
         if checks is not None and checks.contradicted_prompts:
             bounds = None
             errors = 0
         return {
             "groups": int(rows.group.max()) + 1,
             "scored": int(rows.scored.sum()),
+            "rewarded": int((rows.scored & right).sum()),
             "answered": int(answered.sum()),
             "groups_with_repeated_answers": repeated_answers,
             "groups_with_answers_judged_both_ways": contradicted_answers,
@@ -233,21 +253,6 @@ class VerdictAudit:
             "doubt": model.doubt or None,
             "level": LEVEL,
         }
-
-
-def why_no_verdicts(values: Collection[float]) -> str | None:
-    """Why rewards of these values say nothing of a verifier; None where they may."""
-    if not values:
-        return "No rollout has a reward."
-    if len(values) == 1:
-        return "All rewards are equal."
-    if len(values) > 2:
-        return "The rewards are scores: they take more than two values."
-    low = min(values)
-    high = max(values)
-    if not are_verdicts(low, high):
-        return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
-    return None
 
 
 def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, Float[Tensor, " n"]]:

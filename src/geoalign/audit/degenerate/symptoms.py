@@ -15,6 +15,7 @@ from geoalign.audit.degenerate.chance import (
     prompts_come_together,
     verdicts_fit_by_chance,
 )
+from geoalign.audit.verdict_values import verdict_values
 
 # Fewer scored rollouts say nothing of a verifier.
 LEAST_ROWS = 20
@@ -114,6 +115,8 @@ def one_value(at: LookedAt) -> Symptom | None:
     """All rewards are equal.
 
     In a part of a file whose rewards differ, chance must not bring so many prompts with this one reward together.
+    `accepts` says what the reward means as a verdict, and is None where it is none. `differing` counts the prompts
+    with different answers, where one is right at most.
     """
     scored = ~np.isnan(at.reward)
     values = np.unique(at.reward[scored])
@@ -121,8 +124,17 @@ def one_value(at: LookedAt) -> Symptom | None:
         return None
     if at.file is not None and _is_no_fault_of_the_part(at.file, values[0]):
         return None
-    give_gold = int((at.gives_gold & scored).sum())
-    return at.symptom("one_value", int(scored.sum()), value=float(values[0]), give_gold=give_gold)
+    rewards_of_file = at.reward if at.file is None else at.file.reward
+    verdicts = verdict_values(np.unique(rewards_of_file[~np.isnan(rewards_of_file)]).tolist())
+    answers = pandas.Series(at.answer[scored]).groupby(at.group[scored]).nunique()
+    return at.symptom(
+        "one_value",
+        int(scored.sum()),
+        value=float(values[0]),
+        accepts=None if verdicts is None else bool(values[0] == verdicts[1]),
+        give_gold=int((at.gives_gold & scored).sum()),
+        differing=int((answers > 1).sum()) if at.exclusive else 0,
+    )
 
 
 def _is_no_fault_of_the_part(file: WholeFile, value: float) -> bool:

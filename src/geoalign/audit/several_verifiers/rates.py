@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from geoalign.audit.several_verifiers.judged_rows import JudgedRows
+from geoalign.audit.verdicts import proved_rates
 from geoalign.checks.missing_labels import RatesOf, rates_whatever_is_missing
 from geoalign.checks.rates import CheckedRates, checked_rates, rate_by_wilson
-from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units
+from geoalign.method.bounds import Bounds, judged_units
 
 
 def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
@@ -28,7 +29,7 @@ def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
         answered=torch.tensor(judged.answered[has]),
         truth=torch.tensor(judged.truth[has]),
     )
-    return {"false_positive_rate": false_positive_bounds(units), "false_negative_rate": false_negative_bounds(units)}
+    return proved_rates(units)
 
 
 def rates_by_checks(judged: JudgedRows, right: pandas.Series, *, seed: int) -> dict[str, CheckedRates]:

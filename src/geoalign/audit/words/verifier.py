@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from geoalign.audit.words.checks import checked_lines, model_line, next_checks
+from geoalign.audit.words.evidence import has_one_verdict
 from geoalign.audit.words.finding import finding
 from geoalign.console.numbers import counted, percent
 
@@ -116,7 +117,7 @@ def _what_proved_rests_on(found: Mapping[str, Any]) -> str:
 def _by_verdicts(summary: Summary) -> Verifier:
     """What the verdicts tell of the verifier; nothing where the finding says already why nothing is known."""
     found = summary["verifier"]
-    if "reason" in found or finding(summary).level == "unjudged":
+    if "reason" in found or (finding(summary).level == "unjudged" and not has_one_verdict(summary)):
         return Verifier()
     contradictions = _contradictions(found)
     if found["answers"] == "shared":
@@ -133,9 +134,11 @@ def _by_verdicts(summary: Summary) -> Verifier:
         meanings.append(_what_proved_rests_on(found))
     if "estimated" in known_by:
         meanings.append(ESTIMATED)
+    exactly = all(found["rates"][name]["low"] == found["rates"][name]["high"] for name in _RATES)
+    invisible = () if exactly else (INVISIBLE,)
     return Verifier(
         rates=rates,
-        notes=(*proved_errors, *meanings, INVISIBLE),
+        notes=(*proved_errors, *meanings, *invisible),
         details=(*_what_the_model_says(found), *contradictions),
     )
 

@@ -41,7 +41,8 @@ def policy(rng: np.random.Generator, *, answers: bool) -> pandas.DataFrame:
     if not answers:
         answer[:] = None
     return pandas.DataFrame({
-        "group": group, "right": right, "compared_answer": answer, "final_answer": answer, "answer": None,
+        "group": group, "right": right, "compared_answer": answer, "final_answer": answer,
+        "gold_answers": [()] * len(group), "exclusive": True,
         "characters": np.minimum(length, limit), "tokens": np.nan, "truncated": cut.astype(object),
         "origin": [{"data_source": str(number)} for number in environment[group]],
     })  # fmt: skip

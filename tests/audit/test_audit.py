@@ -6,15 +6,17 @@ import os
 import signal
 import sys
 
+import pandas
 import pyarrow.parquet as pq
 import pytest
 from command_line import call
-from dumps import verl, write_dump, write_lines
+from dumps import verdicts, verl, write_dump, write_lines
 from tiny_models import saved_model
 
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import DENSITIES, PAIRS, SCORES
 from geoalign.audit.pipeline import run_audit
+from geoalign.audit.results import read_report
 from geoalign.audit.settings import load_audit_config
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
@@ -89,6 +91,19 @@ def die_at(number, paths, output):
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return not os.WIFSIGNALED(status)
+
+
+def test_flagged_rows_are_in_the_order_of_the_report_over_all_steps_and_files(tmp_path, run):
+    """What a second verifier overruled comes before all scores."""
+    rows = [{**row, "step": 1 + number // 32} for number, row in enumerate(verdicts())]
+    first = write_lines(tmp_path / "a.jsonl", rows)
+    later = [{**row, "id": f"later {row['id']}", "step": 3} for row in verdicts()]
+    second = write_lines(tmp_path / "b.jsonl", later)
+    run(first, second, curator="denoise", second_verifier="math_verify", budget="2")
+    report = read_report(tmp_path / "out")
+    written = pandas.read_csv(tmp_path / "out" / "flagged.csv")
+    assert written["index"].tolist() == report.flagged.index.tolist()
+    assert not written["step"].is_monotonic_increasing
 
 
 def test_a_kill_leaves_whole_files_or_none(tmp_path, run):

@@ -48,7 +48,7 @@ def test_it_fails_where_the_whole_interval_lies_above(bounds, code):
 
 
 def test_a_rate_that_cannot_be_told_is_no_pass(tmp_path):
-    rows = [json.loads(line) | {"reward": 1} for line in Path(ROLLOUTS).read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) | {"reward": 0} for line in Path(ROLLOUTS).read_text(encoding="utf-8").splitlines()]
     dump = str(write_lines(tmp_path / "d.jsonl", rows))
     found = audited("--json", "--fail-above", "false_positive=0.1", file=dump)
     assert found.exit_code == 4

@@ -187,6 +187,27 @@ def test_a_row_that_was_passed_over_counts_both_ways(tmp_path, run, dump, drawn)
     assert rate["estimate"] == errors / len(judged)
 
 
+@pytest.mark.parametrize("label", ["", "?"])
+def test_a_row_without_a_label_takes_the_others_from_no_verifier(tmp_path, run, dump, drawn, label):
+    rows = labelled(drawn(20))
+    rows[4]["label"] = label
+    judge = ("judge=geoalign.answers.naive:substring",)
+    checks = write(tmp_path / "c.csv", rows)
+    summary = run(dump, curator="denoise", checks=checks, verifiers=judge, output=tmp_path / "again")
+    assert summary["checks"]["without_label"] == 1
+    for entry in summary["verifiers"]["table"]:
+        assert sum(rate["checked"] for rate in entry["checks"].values()) == 19
+
+
+def test_labels_that_deny_what_is_proved_deny_it_of_every_verifier(tmp_path, run, dump, drawn):
+    """All answers to a prompt are called right."""
+    checks = write(tmp_path / "c.csv", [{**row, "label": "right"} for row in drawn(64)])
+    judge = ("judge=geoalign.answers.naive:substring",)
+    summary = run(dump, curator="denoise", checks=checks, verifiers=judge, output=tmp_path / "again")
+    assert summary["verifier"]["bounds"] is None
+    assert [entry["bounds"] for entry in summary["verifiers"]["table"]] == [None, None]
+
+
 def other(rows, place, **values):
     return [*rows[:place], {**rows[place], **values}, *rows[place + 1 :]]
 

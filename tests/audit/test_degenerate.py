@@ -29,7 +29,8 @@ def at(reward, **columns):
     nothing = np.full(rows, None, dtype=object)
     columns = {
         "group": GROUP[:rows], "answer": nothing, "gives_gold": np.zeros(rows, dtype=bool),
-        "lengths": {"characters": np.ones(rows)}, "truncated": nothing, **columns,
+        "lengths": {"characters": np.ones(rows)}, "truncated": nothing,
+        "exclusive": np.ones(rows, dtype=bool), **columns,
     }  # fmt: skip
     return LookedAt(reward=reward, **columns)
 
@@ -50,7 +51,7 @@ def healthy(seed=0):
         "group": GROUP, "reward": right.astype(float), "compared_answer": answer, "final_answer": answer,
         "gold_answers": [("7",)] * ROWS, "characters": length, "tokens": np.nan,
         "truncated": (~right & (length > 400)).astype(object),
-        "origin": [{"env": "ab"[group % 2]} for group in GROUP],
+        "exclusive": True, "origin": [{"env": "ab"[group % 2]} for group in GROUP],
     })  # fmt: skip
 
 
@@ -73,8 +74,21 @@ def test_a_verifier_whose_verdicts_flip_is_not_named():
 def test_one_value_counts_the_responses_that_give_the_gold_answer():
     gives_gold = np.arange(ROWS) < 30
     finding = one_value(at(np.zeros(ROWS), gives_gold=gives_gold))
-    assert (finding.rows, finding.parts) == (320, {"value": 0.0, "give_gold": 30})
+    parts = {"value": 0.0, "accepts": False, "give_gold": 30, "differing": 0}
+    assert (finding.rows, finding.parts) == (320, parts)
     assert one_value(at(np.append(np.zeros(ROWS - 1), 1.0), gives_gold=gives_gold)) is None
+
+
+def test_one_value_says_what_the_verifier_did_and_on_how_many_prompts_answers_differ():
+    """Two answers to each of the first five prompts, one to the others."""
+    answer = np.where((GROUP < 5) & (np.arange(ROWS) % 2 == 0), "8", "7").astype(object)
+    accepting = one_value(at(np.ones(ROWS), answer=answer)).parts
+    assert (accepting["accepts"], accepting["differing"]) == (True, 5)
+    assert one_value(at(np.ones(ROWS), answer=answer, exclusive=np.zeros(ROWS, dtype=bool))).parts["differing"] == 0
+    assert one_value(at(np.full(ROWS, 0.37), answer=answer)).parts["accepts"] is None
+    # In a part of a file of rewards 1 and 2 a reward of 1 refuses.
+    reward = np.where(GROUP < 20, 1.0, 2.0)
+    assert one_value(part_of(reward, GROUP, GROUP < 20)).parts["accepts"] is False
 
 
 def test_one_value_of_few_rewards_says_nothing():
@@ -115,9 +129,52 @@ def test_missing_rewards_of_one_prompt_are_no_fault_of_its_environment():
 def test_a_reward_of_the_prompt_is_named():
     answer = np.array([str(row % 3) for row in range(ROWS)], dtype=object)
     reward = (GROUP % 2).astype(float)
-    assert tied(at(reward, answer=answer)).parts == {"prompts": PROMPTS}
+    assert tied(at(reward, answer=answer)).parts == {"prompts": PROMPTS, "at_most_one_right": True}
     reward[0] = 1.0
     assert tied(at(reward, answer=answer)) is None
+
+
+def small(reward_of_answer):
+    """Twenty prompts, each with two different answers that were given once; the rewards are [20, 2]."""
+    group = np.repeat(np.arange(20), 2)
+    answer = np.array([str(row) for row in range(40)], dtype=object)
+    return at(reward_of_answer.ravel().astype(float), group=group, answer=answer)
+
+
+@pytest.mark.parametrize(("accepted", "is_named"), [(1, False), (2, False), (3, True)])
+def test_prompts_that_are_tied_by_chance_are_not_named(accepted, is_named):
+    """One of the two answers tells the other. The 20 others have C(20, k) orders: 20, 190 and 1,140; the level is one
+    of a thousand."""
+    reward = np.repeat((np.arange(20) < accepted)[:, None], 2, axis=1)
+    assert (tied(small(reward)) is not None) is is_named
+
+
+def test_a_verifier_that_judges_each_answer_is_not_named_in_small_files():
+    """It takes one of twenty wrong answers for right. In 7 of the 1,000 files no reward differs within a prompt, and
+    some prompts are accepted."""
+    rng = np.random.default_rng(0)
+    rewards = rng.random((1000, 20, 2)) < 0.05
+    look_tied = [reward for reward in rewards if (reward[:, 0] == reward[:, 1]).all() and reward.any()]
+    assert len(look_tied) == 7
+    assert [tied(small(reward)) for reward in look_tied] == [None] * 7
+
+
+def test_a_reward_of_the_prompt_is_named_in_small_files():
+    rng = np.random.default_rng(0)
+    for prompts in rng.random((100, 20)) < 0.5:
+        assert tied(small(np.repeat(prompts[:, None], 2, axis=1))) is not None
+
+
+def test_without_one_right_answer_a_policy_that_solves_a_prompt_always_or_never_is_not_excluded():
+    reward = (GROUP % 2).astype(float)
+    answer = np.array([str(row % 3) for row in range(ROWS)], dtype=object)
+    by_length = at(reward, lengths={"characters": np.arange(ROWS, dtype=float)})
+    for looked_at in (by_length, at(reward, answer=answer, exclusive=np.zeros(ROWS, dtype=bool))):
+        assert tied(looked_at).parts["at_most_one_right"] is False
+    # One of the 20 others in pairs of responses is accepted.
+    group = np.repeat(np.arange(20), 2)
+    one_accepted = at((group == 0).astype(float), group=group, lengths={"characters": np.arange(40, dtype=float)})
+    assert tied(one_accepted) is None
 
 
 def test_prompts_whose_responses_agree_are_tied_without_a_fault():

@@ -194,7 +194,7 @@ def test_checks_rank_verifiers_and_their_intervals_hold_the_truth():
     frame = world(prompts=150)
     drawn = np.random.default_rng(1).choice(len(frame), 200, replace=False)
     checked = frame["right"].iloc[drawn]
-    summary = summary_of(frame, checked=checked)
+    summary = summary_of(frame, right=checked)
     assert summary["ranking"]["by"] == "checks"
     assert summary["ranking"]["places"][0][0] in ("d", "e")
     wrong = ~frame["right"]
@@ -221,6 +221,45 @@ def test_a_verifier_that_judged_drawn_rows_alone_predicts_no_labels():
     without = rates_by_checks(judged_by_all(frame, exclusive=True), checked, seed=0)
     beside = judged_by_all(frame.assign(**{"verdict.exact": exact}), exclusive=True, drawn=["exact"])
     assert rates_by_checks(beside, checked, seed=0)["b"] == without["b"]
+
+
+def test_a_checked_rate_lies_inside_what_is_proved_of_its_verifier():
+    """`b_too` accepts "a" and "b", so that half of the wrong rows or more are accepted. No check met one of them."""
+    right = pandas.Series({6: 0.0, 14: 0.0, 22: 0.0, 0: 1.0})
+    entry = entry_of(summary_of(judged(b_too="11111100"), right=right), "b_too")
+    assert entry["checks"][FPR]["low"] == 0
+    assert entry["checks"][FPR]["high"] == modified_wilson(0, 3)[1] > 0.5
+    # The estimate of 0 is moved to the end.
+    assert entry["rates"][FPR] == {"estimate": 0.5, "low": 0.5, "high": modified_wilson(0, 3)[1], "by": "checks"}
+    # Where several answers may be right nothing is proved, and the checks are not cut.
+    shared = entry_of(summary_of(judged(b_too="11111100"), exclusive=False, right=right), "b_too")
+    assert shared["rates"][FPR]["low"] == 0
+
+
+def test_what_is_proved_of_drawn_rows_does_not_cut_a_rate_in_the_whole_file():
+    frame = judged(b_too="111111--")
+    right = pandas.Series({4: 0.0, 12: 0.0, 0: 1.0})
+    entry = entry_of(
+        verifier_summary(judged_by_all(frame, exclusive=True, drawn=["b_too"]), {}, seed=0, right=right), "b_too"
+    )
+    # All of the drawn rows are accepted, which proves 100% of them alone.
+    assert entry["bounds"][FPR] == {"low": 1.0, "high": 1.0}
+    assert (entry["rates"][FPR]["low"], entry["rates"][FPR]["high"]) == modified_wilson(2, 2)
+
+
+def test_a_drawn_row_without_a_label_counts_both_ways_for_each_verifier():
+    """Row 4 has no label: "gold" refuses it, `b_too` accepts it."""
+    frame = judged(gold=RIGHT, b_too="11111100")
+    right = pandas.Series({6: 0.0, 4: np.nan, 15: 0.0, 0: 1.0})
+    rates = rates_by_checks(judged_by_all(frame, exclusive=True), right, seed=0)
+    gold = rates["gold"]
+    # Judged rightly it is a wrong row more that was refused; judged wrongly a right one that was refused.
+    assert gold.false_positive_rate.low == modified_wilson(0, 3)[0]
+    assert gold.false_positive_rate.high == modified_wilson(0, 2)[1]
+    assert gold.false_negative_rate.high == modified_wilson(1, 2)[1]
+    accepts_it = rates["b_too"]
+    assert accepts_it.false_positive_rate.high == modified_wilson(1, 3)[1]
+    assert (accepts_it.false_positive_rate.checked, accepts_it.false_positive_rate.estimate) == (2, 0)
 
 
 def test_tied_verifiers_share_the_place_of_the_first_of_them():

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pandas
 import pytest
 from dumps import plain, verdicts, write_dump, write_lines
@@ -298,6 +299,51 @@ def test_proved_errors_are_not_contradicted_by_the_finding(lines):
     summary["counts"] = {**summary["counts"], "flagged": 0}
     assert finding(summary).level == "none"
     assert "at least 16 wrong rewards" in finding(summary).reason
+
+
+def rewarded_alike(reward):
+    return [{**row, "reward": reward} for row in verdicts()]
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.37])
+def test_where_no_rewards_differ_hidden_states_are_not_advised(lines, reward):
+    lines(rewarded_alike(reward))
+    audit = read_report("runs/audit")
+    assert finding(audit.summary).level == "unjudged"
+    assert "--hidden" not in finding(audit.summary).reason
+    # Rewards of 0 and 1 are verdicts, of which checked rows tell how many are wrong.
+    assert ("--draw-checks" in audit.words.verifier.next_command) == (reward != 0.37)
+    assert (audit.summary["verifier"].get("errors_at_least") is not None) == (reward == 1)
+
+
+def test_checked_rows_tell_of_rewards_that_are_all_alike(lines):
+    lines(rewarded_alike(1.0), "--draw-checks", "64", "--check-with", "gold")
+    checks = read_report("runs/audit").summary["verifier"]["checks"]
+    # Of the 64 rows 32 answer "a", which is right.
+    assert (checks["false_positive_rate"]["errors"], checks["false_positive_rate"]["checked"]) == (32, 32)
+    assert (checks["false_negative_rate"]["errors"], checks["false_negative_rate"]["checked"]) == (0, 32)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_without_hidden_states_none_are_named_as_evidence(lines, reward):
+    """A second verifier contradicts rewards that are all alike."""
+    lines(rewarded_alike(reward), "--second-verifier", "math_verify", "--budget", "16")
+    audit = read_report("runs/audit")
+    assert len(audit.flagged)
+    assert "hidden" not in f"{finding(audit.summary).reason} {' '.join(audit.flagged['why'])}"
+
+
+def test_hidden_states_that_predict_nothing_are_not_named_as_evidence(lines, tmp_path):
+    states = np.random.default_rng(0).normal(size=(64, 4))
+    np.save(tmp_path / "h.npy", states.astype(np.float32))
+    lines(verdicts(), "--hidden", "h.npy")
+    audit = read_report("runs/audit")
+    [step] = audit.summary["steps"]
+    assert step["metrics"]["geoalign/states_used"] == 0
+    assert "idden state" not in f"{finding(audit.summary).reason} {' '.join(audit.flagged['why'])}"
+    assert any("hidden states did not predict" in line for line in audit.words.compared)
+    step["metrics"]["geoalign/states_used"] = 1
+    assert "Hidden states" in finding(audit.summary).reason
 
 
 @pytest.mark.parametrize(("options", "changed", "advised"), [

@@ -5,7 +5,8 @@ import pandas
 import pytest
 import torch
 
-from geoalign.audit.verdicts import MOSTLY_SHARED, VerdictAudit, are_verdicts, claimed, judged_rows, verdict_counts
+from geoalign.audit.verdict_values import are_verdicts, verdict_values
+from geoalign.audit.verdicts import MOSTLY_SHARED, VerdictAudit, claimed, judged_rows, verdict_counts
 from geoalign.audit.words.verifier import NOT_KNOWN, verifier
 from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds
@@ -32,8 +33,10 @@ def audited(*groups):
 
 def summary_of(found):
     """What a summary has beside it that the words go by."""
-    counts = {"flagged": 1, "scored": 1, "answered": 1}
-    return {"curator": {"type": "denoise"}, "hidden": {"from": "none"}, "inputs": [], "counts": counts, **found}
+    return {
+        "curator": {"type": "denoise"}, "hidden": {"from": "none"}, "inputs": [], "appeals": None,
+        "labels": {"labelled": 0}, "counts": {"flagged": 1, "scored": 1, "answered": 1}, **found,
+    }  # fmt: skip
 
 
 def eight_answers(generator, share):
@@ -209,7 +212,9 @@ def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
 
 @pytest.mark.parametrize(("groups", "reason"), [
     ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "The rewards are scores: they take more than two values."),
-    ([[("a", 1), ("b", 1)]], "All rewards are equal."),
+    ([[("a", 1), ("a", 1)]], "All rewards are equal."),
+    ([[("a", 0), ("b", 0)]], "All rewards are equal."),
+    ([[("a", 0.37), ("b", 0.37)]], "All rewards are 0.37, which is no verdict such as 0 or 1."),
     ([[("a", None)]], "No rollout has a reward."),
     ([[(None, 1), (None, 0)]], "No response has a final answer, and none was given twice."),
     ([[("a", 0.37), ("b", 0.62), ("a", 0.37)]],
@@ -219,6 +224,24 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
     found = audited(*groups)[0]
     assert found == {"verifier": {"reason": reason}}
     assert verifier(summary_of(found)).rates == ()
+
+
+@pytest.mark.parametrize(("values", "refused_and_accepted"), [
+    ({1.0}, (0, 1)), ({0.0}, (0, 1)), ({-1.0}, (-1, 1)), ({0.37}, None), ({2.0}, None), ({0.0, 2.0}, (0, 2)),
+])  # fmt: skip
+def test_which_reward_is_that_of_an_accepted_response(values, refused_and_accepted):
+    assert verdict_values(values) == refused_and_accepted
+
+
+def test_a_verifier_that_accepts_everything_is_proved_to_where_answers_differ():
+    # Of the first prompt at most three rows are right, so one is wrong; of the second two of four.
+    found, _ = audited([("a", 1)] * 3 + [("b", 1)], [("a", 1)] * 2 + [("b", 1)] * 2)
+    judged = found["verifier"]
+    assert (judged["errors_at_least"], judged["rewarded"], judged["scored"]) == (3, 8, 8)
+    rates = {name: (rate["low"], rate["high"], rate["by"]) for name, rate in judged["rates"].items()}
+    assert rates["false_positive_rate"] == (1, 1, "bounds")
+    assert rates["false_negative_rate"] == (0, 0, "bounds")
+    assert judged["model"]["false_positive_rate"]["estimate"] is None
 
 
 @pytest.mark.parametrize("values", [(0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0)])
@@ -232,7 +255,8 @@ def test_two_values_by_accident(values):
 
 
 JUDGED = {
-    "scored": 3, "answered": 3, "groups_with_repeated_answers": 0, "groups_with_answers_judged_both_ways": 0,
+    "scored": 3, "rewarded": 1, "answered": 3,
+    "groups_with_repeated_answers": 0, "groups_with_answers_judged_both_ways": 0,
     "groups_with_repeated_responses": 0, "groups_with_responses_judged_both_ways": 0, "answers": "exclusive",
     "errors_at_least": 0, "known_truths": 0, "bounds": {}, "doubt": None, "model": {},
 }  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.several_verifiers.judged_rows import further_verdicts
-from geoalign.audit.verdicts import why_no_verdicts
+from geoalign.audit.verdict_values import verdict_values, why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
+from geoalign.checks.missing_labels import rates_whatever_is_missing
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
 from geoalign.dumps.checks_csv import (
     BY,
@@ -54,8 +54,8 @@ class Checks:
 
     Attributes:
         seed: of the draw: that of the given checks, else that of the settings.
-        known: whether each checked row is right, by the index of the row; None before `conclude`, and where a drawn row
-            before the last labelled one has no label.
+        right: 1, 0 or, without a label, NaN of each drawn row up to the last labelled one, by its index; None before
+            `conclude`, and where no row has a label.
     """
 
     def __init__(self, request: AuditRequest, config: AuditConfig) -> None:
@@ -70,7 +70,7 @@ class Checks:
         # Given rows are numbered from 1 in the order of drawing: the sample reaches up to the last of them.
         self._sample = UniformSample(max([self._wanted, *self._given_rows]), self.seed)
         self._are_verdicts = False
-        self.known: pandas.Series | None = None
+        self.right: pandas.Series | None = None
         self._low = math.nan
         self._high = math.nan
         self._summary: dict[str, Any] = {}
@@ -91,15 +91,16 @@ class Checks:
             InputError: a label is no number that can be.
         """
         values = set(pandas.Series(rewards, dtype=float).dropna().unique().tolist())
-        reason = why_no_verdicts(values)
-        self._are_verdicts = reason is None
+        verdicts = verdict_values(values)
+        self._are_verdicts = verdicts is not None
         if not self._is_asked():
             return
-        if reason is not None:
+        if verdicts is None:
             option = "--checks" if self._given is not None else "--draw-checks"
-            raise ConfigError(f"{option}: expected two rewards, those of right and of wrong responses. {reason}")
-        self._low = min(values)
-        self._high = max(values)
+            raise ConfigError(
+                f"{option}: expected two rewards, those of right and of wrong responses. {why_no_verdicts(values)}"
+            )
+        self._low, self._high = verdicts
         for row in self._given_rows.values():
             if row.label is not None:
                 is_right(row.label, self._low, self._high, row.place)
@@ -128,8 +129,6 @@ class Checks:
         last = max((place for place, truth in enumerate(truths, start=1) if truth is not None), default=0)
         used = drawn.iloc[:last]
         right = truths[:last]
-        if last and None not in right:
-            self.known = pandas.Series(right, index=used.index, dtype=bool)
         self._summary = {
             "drawn": len(drawn),
             "labelled": len(truths) - truths.count(None),
@@ -139,7 +138,8 @@ class Checks:
         }
         if not last:
             return None
-        return CheckedVerdicts(self._rates(rows, used, right), contradicted_prompts(used, right))
+        self.right = pandas.Series(right, index=used.index, dtype=float)
+        return CheckedVerdicts(self._rates(rows, self.right), contradicted_prompts(used, right))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -243,41 +243,27 @@ class Checks:
 
     # --- the rates ----------------------------------------------------------------------------------------------------
 
-    def _rates(self, rows: pandas.DataFrame, used: pandas.DataFrame, right: Sequence[Truth]) -> CheckedRates:
+    def _rates(self, rows: pandas.DataFrame, right: pandas.Series) -> CheckedRates:
         """Both rates among all rows with a reward.
 
-        A row without a label among the drawn ones may have been left out because it is a hard one. It counts both ways:
-        the lower ends of both rates are those if the verifier judged it rightly, the upper ends if wrongly.
+        Args:
+            right: 1, 0 or NaN of each drawn row up to the last labelled one, by its index.
         """
         scored = rows[rows["reward"].notna()]
         accepted = (scored["reward"] == self._high).to_numpy()
-        checked = scored.index.get_indexer(used.index)
-        known = np.array([truth is not None for truth in right])
-        stated = np.array([truth is True for truth in right])
+        drawn = scored.index.get_indexer(right.index)
         # A labelled row's own label must not be in its features.
         unseen = not self._request.labels and self._request.second_verifier is None
         features = features_of(scored, accepted, probabilities=unseen)
         guesses = right_share_guesses(scored)
 
-        def rates(checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]) -> CheckedRates:
+        def rates_of(places: Int[np.ndarray, " k"], right: Bool[np.ndarray, " k"]) -> CheckedRates:
+            checked = drawn[places]
             if self._request.anytime:
                 return _anytime_rates(accepted, checked, right)
             return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self.seed)
 
-        alone = rates(checked[known], stated[known])
-        if known.all():
-            return alone
-        verdicts = accepted[checked]
-        judged_rightly = rates(checked, np.where(known, stated, verdicts))
-        judged_wrongly = rates(checked, np.where(known, stated, ~verdicts))
-        return CheckedRates(
-            false_positive_rate=_between(
-                alone.false_positive_rate, judged_rightly.false_positive_rate, judged_wrongly.false_positive_rate
-            ),
-            false_negative_rate=_between(
-                alone.false_negative_rate, judged_rightly.false_negative_rate, judged_wrongly.false_negative_rate
-            ),
-        )
+        return rates_whatever_is_missing(rates_of, accepted[drawn], right.to_numpy())
 
 
 def check_keeps_labels(output: Path) -> None:
@@ -302,13 +288,6 @@ def _anytime_rates(
         estimate = errors / found if found else math.nan
         rates.append(CheckedRate(estimate, low, high, "anytime", found, errors))
     return CheckedRates(*rates)
-
-
-def _between(alone: CheckedRate, lowest: CheckedRate, highest: CheckedRate) -> CheckedRate:
-    """The rate of the labelled rows alone, with an interval that has both others in it."""
-    low = min(lowest.low, highest.low)
-    high = max(lowest.high, highest.high)
-    return replace(alone, estimate=min(max(alone.estimate, low), high), low=low, high=high)
 
 
 def features_of(

@@ -14,6 +14,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 
+from geoalign.audit.suspicion import READ, by_suspicion
 from geoalign.dumps.flagged_csv import _FACTS, _FLAGGED_TEXTS, _LABELS, safe
 from geoalign.errors import ConfigError
 from geoalign.files.durable import LOCK, sync_folder, sync_tree
@@ -176,7 +177,8 @@ class AuditFolder:
 class AuditTables(ExitStack):
     """Writes the tables into a folder, where they are whole after the `with` block; one without rows has no file.
 
-    `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
+    `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula. Its
+    rows are written last, by `write_flagged`.
     """
 
     def __init__(self, folder: Path, *, redact: bool, filtered: bool = False) -> None:
@@ -186,12 +188,14 @@ class AuditTables(ExitStack):
         self._redact = redact
         self._writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
         self._flagged_columns = [*_FACTS, *([] if redact else _FLAGGED_TEXTS), *_LABELS]
+        # The flagged rows of the files so far: which one comes first is known behind the last file.
+        self._flagged: list[pandas.DataFrame] = []
         self._flagged_file = self.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
         self._filtered_file = self.enter_context((folder / FILTERED_FILE).open("wb")) if filtered else None
         csv.writer(self._flagged_file).writerow(self._flagged_columns)
 
     def add_rows(self, rows: pandas.DataFrame) -> None:
-        """Writes the rollouts of one file, those flagged among them, and those that stay.
+        """Writes the rollouts of one file and those that stay, and keeps those that are flagged.
 
         Args:
             rows: the columns of SCORES but for `index`, which is that of the frame, and `replacement` and `messages`.
@@ -203,22 +207,34 @@ class AuditTables(ExitStack):
         # Some rows at a time: a copy of all texts may be too large for the memory.
         for start in range(0, len(written), ROWS_AT_ONCE):
             self._write(SCORES_FILE, written.iloc[start : start + ROWS_AT_ONCE], scores_schema(self._redact))
-        self._add_flagged(rows)
+        self._keep_flagged(rows)
         if self._filtered_file is not None:
             self._filtered_file.writelines(_filtered_lines(rows))
 
-    def _add_flagged(self, rows: pandas.DataFrame) -> None:
-        """Writes the flagged rows, the most suspicious of each step first; those without a score come last."""
-        steps_by_appearance = pandas.factorize(rows["step"])[0]
-        flagged = rows.assign(place=steps_by_appearance)[rows["anomalous"]]
+    def _keep_flagged(self, rows: pandas.DataFrame) -> None:
+        """Keeps the flagged rows of one file, with what `flagged.csv` says of them and what they are sorted by."""
+        flagged = rows[rows["anomalous"]]
+        if flagged.empty:
+            return
         stays = flagged["source"].isin([-1]) | (flagged["source"] == flagged["index"])
         flagged = flagged.assign(
             replaced_by=flagged["source"].astype(object).mask(stays, None),
             correct=flagged["correct"].map({True: "true", False: "false"}),
         )
-        flagged = flagged.sort_values(["place", "score"], ascending=[True, False], kind="stable")
+        kept = dict.fromkeys([*self._flagged_columns, *READ])
+        # As objects: a column that is empty in one file may hold texts in another.
+        self._flagged.append(flagged.reindex(columns=list(kept)).astype(object))
+
+    def write_flagged(self) -> None:
+        """Writes the flagged rows of all files, the most suspicious first; to be called behind the last file."""
+        if not self._flagged:
+            return
+        flagged = pandas.concat(self._flagged, ignore_index=True).astype({"anomalous": bool, "score": float})
+        self._flagged.clear()
+        flagged = by_suspicion(flagged)
+        # Some rows at a time: a copy of all texts may be too large for the memory.
         for start in range(0, len(flagged), ROWS_AT_ONCE):
-            cells = flagged.iloc[start : start + ROWS_AT_ONCE].reindex(columns=self._flagged_columns)
+            cells = flagged.iloc[start : start + ROWS_AT_ONCE][self._flagged_columns]
             cells = cells.map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
             cells.to_csv(self._flagged_file, header=False, index=False, lineterminator="\r\n")
 

@@ -9,11 +9,13 @@ A file's rows go this way:
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
     several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
+    verdict_values.py           which rewards are verdicts, and which of them accepts
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
     degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
-    folder.py                   the tables; summary.py: numbers that are read off the rows
+    folder.py                   the tables; suspicion.py: which flagged row comes first; summary.py: numbers that are
+                                read off the rows
     stored_texts.py             the texts that were written, for a reader who wants those of some rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -201,6 +203,7 @@ class Audit:
             for number, source in enumerate(inputs, start=1):
                 # Its texts are let go before the next file is read.
                 self._add_file(source, number, inputs[number:], tables)
+            tables.write_flagged()
         rows = pandas.concat(self._done)
         self._done.clear()
         with self._console.status("Asking the verifiers"):
@@ -347,11 +350,13 @@ class Audit:
                 rows.drop(columns=self._several.drawn_columns), self._folder.staging
             )
             verifier = self._verdicts.summary(checked_verdicts)
+            # What rests on one right answer to a prompt is claimed of no verifier where checked rows deny it.
+            is_denied = checked_verdicts is not None and checked_verdicts.contradicted_prompts > 0
             several = self._several.summary(
-                exclusive=self._exclusive,
+                exclusive=self._exclusive and not is_denied,
                 seed=self._config.seed,
                 redact=request.redact,
-                checked=self._checks.known,
+                right=self._checks.right,
             )
         by_all = self._several.verdicts()
         if by_all is not None:
@@ -363,7 +368,7 @@ class Audit:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         reads = self._session.curator.reads
-        degenerate = degenerate_findings(rows)
+        degenerate = degenerate_findings(rows, exclusive=self._exclusive)
         summary = {
             "geoalign": __version__,
             "command": {

@@ -16,8 +16,10 @@ from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMA
 from geoalign.audit.prompts import common_beginning
 from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.stored_texts import first_and_last_prompt, keys_of_responses, read_texts
+from geoalign.audit.suspicion import by_suspicion
+from geoalign.audit.verdict_values import verdict_values
 from geoalign.audit.words import Words, in_words
-from geoalign.audit.words.reasons import by_suspicion, flag_reasons
+from geoalign.audit.words.reasons import flag_reasons
 from geoalign.dumps.formats.format import VERDICT
 from geoalign.dumps.row_names import counted_in
 from geoalign.files.json_files import read_json
@@ -104,9 +106,8 @@ class AuditReport:
 
     @property
     def verdicts(self) -> tuple[float, float] | None:
-        """The two values that rewards take, the lower first; None where they take more or fewer."""
-        values = sorted(self.rows["reward"].dropna().unique().tolist())
-        return (values[0], values[1]) if len(values) == 2 else None
+        """The rewards of a refused and of an accepted response; None where rewards are no verdicts."""
+        return verdict_values(self.rows["reward"].dropna().unique().tolist())
 
     def __repr__(self) -> str:
         from geoalign.audit.notebook import as_text

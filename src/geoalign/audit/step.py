@@ -18,7 +18,7 @@ from geoalign.audit.folder import AuditTables
 from geoalign.audit.inputs import Input
 from geoalign.audit.new_groups import ConsensusMeter
 from geoalign.audit.spellings import SpelledAnswer, flags_by_spelling, judged_by_spelling, spelling_column
-from geoalign.audit.verdicts import are_verdicts
+from geoalign.audit.verdict_values import verdict_values
 from geoalign.curators.curator import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import InputError
@@ -77,7 +77,7 @@ class StepCurator:
         scored = scored[~scored.isnan()]
         self._values: list[float] = scored.unique().tolist()
         self._two_values = two_values(scored)
-        self._are_verdicts = len(self._values) == 2 and are_verdicts(*self._values)
+        self._are_verdicts = len(self._values) == 2 and verdict_values(self._values) is not None
         # Whether the curator goes by verdicts on equal answers.
         self._compares_answers = session.curator.answer_reading in ("exclusive", "shared")
 

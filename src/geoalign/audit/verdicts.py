@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +13,29 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
+from geoalign.audit.verdict_values import ONE_VERDICT, verdict_values, why_no_verdicts
 from geoalign.checks.rates import CheckedRate
 from geoalign.files.json_files import number_or_none
 from geoalign.intervals import Interval
-from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
+from geoalign.method.bounds import (
+    Bounds,
+    JudgedUnits,
+    false_negative_bounds,
+    false_positive_bounds,
+    judged_units,
+    least_errors,
+)
 from geoalign.method.groups import canonical_order
 from geoalign.noise.channel import LEVEL
 from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
 from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
+# Of a rate that nothing bounds, and of one of which no model says anything.
+NOTHING_PROVED = Bounds(0.0, 1.0)
+NO_GUESS = Interval(math.nan, math.nan, math.nan)
+# Of one verdict alone, which nothing contradicts, the model says nothing.
+_NO_MODEL = ErrorRates((NO_GUESS, NO_GUESS, NO_GUESS), doubt="all verdicts are the same")
 # The columns of a step that are kept until all have been read.
 _READ = ["group", "reward", "final_answer", "label", "exclusive"]
 # The model is not believed where fewer of the answers are to prompts at most one of whose answers is right.
@@ -73,11 +86,27 @@ def certain(
     )
     if not exclusive:
         return None, least_errors(units)
-    positive = false_positive_bounds(units)
-    negative = false_negative_bounds(units)
+    rates = proved_rates(units)
+    positive, negative = rates.values()
     # Informedness is 1 less both rates.
     informedness = Bounds(max(1 - positive.high - negative.high, -1.0), 1 - positive.low - negative.low)
-    return dict(zip(RATES, (positive, negative, informedness), strict=True)), least_errors(units)
+    return {**rates, RATES[2]: informedness}, least_errors(units)
+
+
+def proved_rates(units: JudgedUnits) -> dict[str, Bounds]:
+    """The bounds of both error rates, by name.
+
+    All errors of a verifier that gave one verdict alone are of one kind, and their rate is 100% if there is any row to
+    err on. Where nothing proves that there is one, nothing is claimed of this rate.
+    """
+    positive = false_positive_bounds(units)
+    negative = false_negative_bounds(units)
+    if not least_errors(units):
+        if not units.refused.any():
+            positive = NOTHING_PROVED
+        elif not units.accepted.any():
+            negative = NOTHING_PROVED
+    return {RATES[0]: positive, RATES[1]: negative}
 
 
 def claimed(
@@ -91,12 +120,11 @@ def claimed(
         checks: what checked rows say, if some were checked.
     """
     found: dict[str, dict[str, Any]] = {}
-    unknown = Interval(math.nan, math.nan, math.nan)
     for name, interval in zip(RATES[:2], model.intervals, strict=False):
-        bound = Bounds(0.0, 1.0) if bounds is None else bounds[name]
-        guess = unknown if bounds is None else interval
+        bound = NOTHING_PROVED if bounds is None else bounds[name]
+        guess = NO_GUESS if bounds is None else interval
         checked: CheckedRate | None = None if checks is None else getattr(checks.rates, name)
-        found[name] = _best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
+        found[name] = best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
     positive, negative = found.values()
     by = {positive["by"], negative["by"]}
     informedness = {
@@ -112,11 +140,13 @@ def claimed(
 WIDEST_GUESS = 0.75
 
 
-def _best_claim(
+def best_claim(
     bound: Bounds, model: Interval, checked: CheckedRate | None, *, is_model_believed: bool
 ) -> dict[str, Any]:
-    """The claim on one rate: by checks where a row of the class was checked, else by a model that is believed and whose
-    interval is no wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
+    """The claim on one rate of one verifier.
+
+    It is by checks where a row of the class was checked, else by a model that is believed and whose interval is no
+    wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
 
     The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Checks
     that lie wholly outside the bounds deny the supposition behind these, and stand alone.
@@ -160,15 +190,6 @@ def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: number_or_none(value) for name, value in values.items()}
 
 
-def are_verdicts(low: float, high: float) -> bool:
-    """Whether two rewards are the two verdicts of a verifier, not two of many values that happen to be the only ones.
-
-    Verdicts are 0 and some number, -x and x, 1 and less, or 1 or 2 apart, as with a bonus on both.
-    """
-    conventional = low == 0 or high == 0 or low == -high or high == 1
-    return conventional or any(math.isclose(high - low, gap, rel_tol=1e-6) for gap in (1, 2))
-
-
 class VerdictAudit:
     """Collects the rollouts of one call of the command, step by step, while their rewards are binary.
 
@@ -200,24 +221,26 @@ class VerdictAudit:
             checks: what checked rows say, if some were checked. Where they deny that equal answers are equally right
                 and at most one is right, nothing that rests on it is claimed.
         """
-        reason = why_no_verdicts(self._values)
-        if reason is not None:
-            return {"reason": reason}
-        low = min(self._values)
-        high = max(self._values)
+        verdicts = verdict_values(self._values)
+        if verdicts is None:
+            return {"reason": why_no_verdicts(self._values)}
+        low, high = verdicts
+        is_one_verdict = len(self._values) == 1
         table = pandas.concat(self._parts)
         rows, truth = judged_rows(table, middle=(low + high) / 2)
         right = rows.rewards == high
         answered = rows.scored & rows.answered
         repeated_answers, contradicted_answers = verdict_counts(rows.answer, rows.group, right, answered)
         repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
-        if checks is None and not answered.any() and not repeated_responses:
+        if checks is None and not is_one_verdict and not answered.any() and not repeated_responses:
             return {"reason": "No response has a final answer, and none was given twice."}
         share_exclusive = float(rows.exclusive[answered].double().mean()) if answered.any() else 1.0
         exclusive = self._exclusive and share_exclusive > 0
         bounds, errors = certain(rows, right, truth, exclusive=exclusive)
-        model = error_rates(rows, exclusive=exclusive)
-        if exclusive and share_exclusive < _LEAST_EXCLUSIVE:
+        if is_one_verdict and not errors and checks is None:
+            return {"reason": ONE_VERDICT}
+        model = _NO_MODEL if is_one_verdict else error_rates(rows, exclusive=exclusive)
+        if exclusive and not is_one_verdict and share_exclusive < _LEAST_EXCLUSIVE:
             model = replace(model, doubt=MOSTLY_SHARED)
         if checks is not None and checks.contradicted_prompts:
             bounds = None
@@ -225,6 +248,7 @@ class VerdictAudit:
         return {
             "groups": int(rows.group.max()) + 1,
             "scored": int(rows.scored.sum()),
+            "rewarded": int((rows.scored & right).sum()),
             "answered": int(answered.sum()),
             "groups_with_repeated_answers": repeated_answers,
             "groups_with_answers_judged_both_ways": contradicted_answers,
@@ -240,21 +264,6 @@ class VerdictAudit:
             "doubt": model.doubt or None,
             "level": LEVEL,
         }
-
-
-def why_no_verdicts(values: Collection[float]) -> str | None:
-    """Why rewards of these values say nothing of a verifier; None where they may."""
-    if not values:
-        return "No rollout has a reward."
-    if len(values) == 1:
-        return "All rewards are equal."
-    if len(values) > 2:
-        return "The rewards are scores: they take more than two values."
-    low = min(values)
-    high = max(values)
-    if not are_verdicts(low, high):
-        return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
-    return None
 
 
 def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, Float[Tensor, " n"]]:

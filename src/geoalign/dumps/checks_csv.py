@@ -31,6 +31,8 @@ _WANTED = (*_DRAWING, *ROW, LABEL)
 RIGHT = "right"
 WRONG = "wrong"
 _WORDS = {RIGHT: True, "true": True, "correct": True, WRONG: False, "false": False, "incorrect": False}
+# What a person writes who cannot tell: no label.
+_UNDECIDED = "?"
 _EXPECTED = "right or wrong, true or false, 1 or 0, or a reward"
 
 # A word says that the response is right or wrong, a number may be its true reward; None: nothing was filled in.
@@ -102,6 +104,8 @@ def _label(cells: Mapping[str, str], place: str) -> CheckLabel:
     word = cells[LABEL].strip().lower()
     if word in _WORDS:
         return _WORDS[word]
+    if word == _UNDECIDED:
+        return None
     try:
         value = number(LABEL, cells[LABEL])
     except BadValueError as error:

@@ -306,6 +306,7 @@ def test_flagged_rollouts_are_downloaded_as_the_audit_writes_them(labelled, tmp_
     path = tmp_path / "flagged.csv"
     assert downloaded(labelled.page, "#download-flagged", path) == "flagged.csv"
     found = read_labels(path)
+    assert list(found) == list(read_labels(labelled.folder / "flagged.csv"))
     assert len(found) == 8
     assert all(row.label is None for row in found.values())
     scores = pyarrow.parquet.read_table(labelled.folder / "scores.parquet").to_pylist()

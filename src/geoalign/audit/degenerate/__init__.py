@@ -4,7 +4,8 @@
     symptoms.py         a function for each symptom, on the columns of a part of the file
     chance.py           what could look as bad by chance
 
-What could be so by chance is tested exactly: the rewards of a prompt, or the prompts of a file, are thought to be
-shuffled, and the share of all orders that look as bad must be at most `chance.LEVEL`, after a correction for the number
-of places that were looked at. `benchmarks/degenerate.md` has how often files without a fault are named.
+What could be so by chance is tested exactly: the rewards of a prompt, the prompts of a file, or (of one reward for a
+whole prompt) the rewards of its wrong answers are thought to be shuffled. The share of all orders that look as bad must
+be at most `chance.LEVEL`, after a correction for the number of places that were looked at. `benchmarks/degenerate.md`
+has how often files without a fault are named.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from scipy.special import gammaln, logsumexp
 
 # What is named must be as rare as this among shuffled rewards.
@@ -52,6 +52,22 @@ def verdicts_fit_by_chance(
     log_orders = _log_choose(mixed["rows"].to_numpy(), mixed["accepted"].to_numpy()).sum()
     log_fitting = logsumexp(_log_choose(rows, np.arange(min(exceptions, rows) + 1)))
     return bool(np.log(tests) + log_fitting - log_orders > np.log(LEVEL))
+
+
+def others_follow_by_chance(value: Shaped[np.ndarray, " n"], group: Int[np.ndarray, " n"], *, tests: int) -> bool:
+    """Whether rewards that never differ within a prompt do so by chance in more than `LEVEL` of all orders.
+
+    The first of each prompt's rewards says what the others of the prompt must be. These m others, of which m_v have
+    the value v, are shuffled over the file: one of m! / prod_v m_v! orders repeats the first rewards everywhere.
+
+    Args:
+        value: [n] the reward of each answer or response; equal within a prompt.
+        tests: how many places are looked at; they share the level.
+    """
+    is_other = pandas.Series(group).duplicated().to_numpy()
+    counts = np.unique(value[is_other], return_counts=True)[1]
+    log_orders = gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
+    return bool(np.log(tests) - log_orders > np.log(LEVEL))
 
 
 def _log_choose(n: Any, k: Any) -> Any:

@@ -27,14 +27,15 @@ from geoalign.dumps.field_names import ENVIRONMENTS
 MOST_ENVIRONMENTS = 100
 
 
-def degenerate_findings(rows: pandas.DataFrame) -> list[dict[str, Any]]:
+def degenerate_findings(rows: pandas.DataFrame, *, exclusive: bool = True) -> list[dict[str, Any]]:
     """`degenerate` of `summary.json`: every symptom of the file, or else of the environments that it names.
 
     Args:
         rows: has `reward`, `group`, `characters`, `tokens`, `truncated`, `compared_answer`, `final_answer`,
-            `gold_answers` and `origin`.
+            `gold_answers`, `exclusive` and `origin`.
+        exclusive: False: several answers to any prompt may be right.
     """
-    found = symptoms_of(_looked_at(rows))
+    found = symptoms_of(_looked_at(rows, exclusive=exclusive))
     # Where rewards are missing is worth to be known, though many are missing in the whole file.
     kinds = {symptom.kind for symptom in found} - {"unscored"}
     environments = list(_environments(rows))
@@ -45,7 +46,7 @@ def degenerate_findings(rows: pandas.DataFrame) -> list[dict[str, Any]]:
             is_part=rows.index.isin(part.index),
             parts=len(environments),
         )
-        of_part = symptoms_of(_looked_at(part, where=where, file=file))
+        of_part = symptoms_of(_looked_at(part, exclusive=exclusive, where=where, file=file))
         found += [symptom for symptom in of_part if symptom.kind not in kinds]
     return [asdict(symptom) for symptom in found]
 
@@ -56,7 +57,7 @@ def symptoms_of(at: LookedAt) -> list[Symptom]:
     return [symptom for symptom in found if symptom is not None]
 
 
-def _looked_at(rows: pandas.DataFrame, *, where: str = "", file: WholeFile | None = None) -> LookedAt:
+def _looked_at(rows: pandas.DataFrame, *, exclusive: bool, where: str = "", file: WholeFile | None = None) -> LookedAt:
     """The columns of some rows of an audit."""
     return LookedAt(
         reward=rows["reward"].to_numpy(dtype=float),
@@ -65,6 +66,7 @@ def _looked_at(rows: pandas.DataFrame, *, where: str = "", file: WholeFile | Non
         gives_gold=_gives_gold(rows),
         lengths={unit: rows[unit].to_numpy(dtype=float) for unit in ("characters", "tokens")},
         truncated=rows["truncated"].to_numpy(dtype=object),
+        exclusive=rows["exclusive"].to_numpy(dtype=bool) & exclusive,
         where=where,
         file=file,
     )

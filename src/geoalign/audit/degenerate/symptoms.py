@@ -10,7 +10,12 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float, Int, Shaped
 
-from geoalign.audit.degenerate.chance import prompts_come_together, verdicts_fit_by_chance
+from geoalign.audit.degenerate.chance import (
+    others_follow_by_chance,
+    prompts_come_together,
+    verdicts_fit_by_chance,
+)
+from geoalign.audit.verdict_values import verdict_values
 
 # Fewer scored rollouts say nothing of a verifier.
 LEAST_ROWS = 20
@@ -71,6 +76,7 @@ class LookedAt:
         lengths: by the name of the unit [n] the length of each response, NaN where it is not known; `characters` is
             among them.
         truncated: [n] whether the response was cut off; None where it is not known.
+        exclusive: [n] whether at most one answer to the prompt is right.
         where: the name of the part, as "`env` gsm8k"; empty for a file.
         file: the file, of a part.
     """
@@ -81,6 +87,7 @@ class LookedAt:
     gives_gold: Bool[np.ndarray, " n"]
     lengths: Mapping[str, Float[np.ndarray, " n"]]
     truncated: Shaped[np.ndarray, " n"]
+    exclusive: Bool[np.ndarray, " n"]
     where: str = ""
     file: WholeFile | None = None
 
@@ -108,6 +115,8 @@ def one_value(at: LookedAt) -> Symptom | None:
     """All rewards are equal.
 
     In a part of a file whose rewards differ, chance must not bring so many prompts with this one reward together.
+    `accepts` says what the reward means as a verdict, and is None where it is none. `differing` counts the prompts
+    with different answers, where one is right at most.
     """
     scored = ~np.isnan(at.reward)
     values = np.unique(at.reward[scored])
@@ -115,8 +124,18 @@ def one_value(at: LookedAt) -> Symptom | None:
         return None
     if at.file is not None and _is_no_fault_of_the_part(at.file, values[0]):
         return None
-    give_gold = int((at.gives_gold & scored).sum())
-    return at.symptom("one_value", int(scored.sum()), value=float(values[0]), give_gold=give_gold)
+    rewards_of_file = at.reward if at.file is None else at.file.reward
+    verdicts = verdict_values(np.unique(rewards_of_file[~np.isnan(rewards_of_file)]).tolist())
+    counted = scored & at.exclusive
+    answers = pandas.Series(at.answer[counted]).groupby(at.group[counted]).nunique()
+    return at.symptom(
+        "one_value",
+        int(scored.sum()),
+        value=float(values[0]),
+        accepts=None if verdicts is None else bool(values[0] == verdicts[1]),
+        give_gold=int((at.gives_gold & scored).sum()),
+        differing=int((answers > 1).sum()),
+    )
 
 
 def _is_no_fault_of_the_part(file: WholeFile, value: float) -> bool:
@@ -161,7 +180,16 @@ def tied(at: LookedAt) -> Symptom | None:
     """The reward never differs within a prompt although responses do, and differs between prompts.
 
     A prompt counts if its rollouts give different answers. Where no answers are read, one counts whose responses have
-    different lengths. Prompts of both kinds must be there: refused as a whole, and accepted as a whole.
+    different lengths. Prompts with different rewards must be there, and one reward for a whole prompt must not be
+    chance:
+
+    - Of different answers to a prompt one is right at most. Leave that one out, or any where none is right: the others
+      are wrong, and a verifier that judges answers takes each of them for right with the same chance, on whatever
+      prompt it comes. So their rewards can be shuffled over the file, however hard its prompts are. Which answer is
+      left out does not matter, for all of a prompt have one reward.
+    - Responses without an answer, and answers of which several may be right, are shuffled over the file as if all
+      prompts were equally hard. A policy that solves a prompt always or never looks the same: `at_most_one_right` is
+      false, and the sentence says so.
     """
     rows = pandas.DataFrame({
         "group": at.group, "reward": at.reward, "answer": at.answer, "length": at.lengths["characters"],
@@ -173,11 +201,21 @@ def tied(at: LookedAt) -> Symptom | None:
     )  # fmt: skip
     if (by_prompt["values"] > 1).any():
         return None
-    what_differs = "answers" if rows["answer"].notna().any() else "lengths"
-    differing = by_prompt[by_prompt[what_differs] > 1]
+    has_answers = bool(rows["answer"].notna().any())
+    differing = by_prompt[by_prompt["answers" if has_answers else "lengths"] > 1]
     if len(differing) < LEAST_TIED or differing["value"].nunique() < 2:
         return None
-    return at.symptom("tied", int(differing["rows"].sum()), prompts=len(differing))
+    judged = rows
+    if has_answers:
+        judged = rows[rows["answer"].notna()].drop_duplicates(["group", "answer"])
+    if others_follow_by_chance(judged["reward"].to_numpy(), judged["group"].to_numpy(), tests=at.places):
+        return None
+    return at.symptom(
+        "tied",
+        int(differing["rows"].sum()),
+        prompts=len(differing),
+        at_most_one_right=has_answers and bool(at.exclusive.all()),
+    )
 
 
 def length_alone(at: LookedAt) -> Symptom | None:

@@ -133,7 +133,7 @@ class SeveralVerifiers:
         return frame.rename_axis("index").reset_index()
 
     def summary(
-        self, *, exclusive: bool, seed: int, redact: bool, checked: pandas.Series | None = None
+        self, *, exclusive: bool, seed: int, redact: bool, right: pandas.Series | None = None
     ) -> dict[str, Any] | None:
         """`verifiers` of `summary.json`; None where there is no verifier but the reward.
 
@@ -141,7 +141,7 @@ class SeveralVerifiers:
             exclusive: False: several answers to any prompt may be right.
             seed: draws the prompts that the model is fitted on where there are very many.
             redact: leave out what a failure said, which may quote a text.
-            checked: whether rows that were drawn at random and checked are right, by the index of the row.
+            right: 1, 0 or, without a label, NaN of the rows that were drawn to be checked, by the index of the row.
         """
         if not self._parts:
             return None
@@ -157,7 +157,7 @@ class SeveralVerifiers:
                 first_failure=None if redact else asked.first_failure,
             )
         judged = judged_by_all(self._table(), exclusive=exclusive, drawn=self._drawn)
-        return verifier_summary(judged, outcomes, seed=seed, checked=checked)
+        return verifier_summary(judged, outcomes, seed=seed, right=right)
 
     def _table(self) -> pandas.DataFrame:
         """The rows of all steps, in the order of the output."""

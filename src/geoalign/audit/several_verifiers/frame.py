@@ -16,8 +16,9 @@ def verifier_frame(several: Mapping[str, Any]) -> pandas.DataFrame:
 
     Columns: `kind`, `drawn` (about how many drawn rows it was asked; NaN: about all rows), `judged`, `failed`,
     `accepted` and `agrees_with_reward`. For both rates X of `false_positive` and `false_negative`: `X_at_least` and
-    `X_at_most`, which are proved, `X_checked`, `X_checked_low` and `X_checked_high` by checks, and `X_guess` of the
-    model's best mode. `place` is that in the ranking, from 1; verifiers of one place are tied. NaN is not known.
+    `X_at_most`, which are proved, `X_checked`, `X_checked_low` and `X_checked_high` by checks, inside what is proved,
+    and `X_guess` of the model's best mode. `place` is that in the ranking, from 1; verifiers of one place are tied. NaN
+    is not known.
     """
     modes = several["model"].get("modes", [])
     guesses = modes[0]["rates"] if modes else {}
@@ -29,7 +30,7 @@ def verifier_frame(several: Mapping[str, Any]) -> pandas.DataFrame:
         for rate in _RATES:
             key = f"{rate}_rate"
             bounds = (entry["bounds"] or {}).get(key, {})
-            checks = (entry["checks"] or {}).get(key, {})
+            checks = entry["rates"][key] if entry["checks"] else {}
             row[f"{rate}_at_least"] = bounds.get("low")
             row[f"{rate}_at_most"] = bounds.get("high")
             row[f"{rate}_checked"] = checks.get("estimate")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float, Int
 
-from geoalign.audit.verdicts import are_verdicts
+from geoalign.audit.verdict_values import verdict_values
 from geoalign.dumps.formats.format import VERDICT
 
 # What the file's own reward is called among the verifiers.
@@ -114,19 +114,20 @@ def _why_left_out(numbers: pandas.Series) -> str | None:
     values = sorted(numbers.dropna().unique().tolist())
     if not values:
         return "it judged no row"
+    if verdict_values(values) is not None:
+        return None
     if len(values) > 2:
         return f"it gives scores, of {len(values):,} values, and not verdicts"
-    if len(values) == 2 and not are_verdicts(values[0], values[1]):
-        return f"its two values, {values[0]:g} and {values[1]:g}, are not verdicts such as 0 and 1"
-    return None
+    if len(values) == 1:
+        return f"its only value, {values[0]:g}, is no verdict such as 0 or 1"
+    return f"its two values, {values[0]:g} and {values[1]:g}, are not verdicts such as 0 and 1"
 
 
 def _as_accepted(numbers: pandas.Series) -> pandas.Series:
-    """1 for the higher of two values, 0 for the lower, NaN where there is none; a lone value accepts if it is
-    positive."""
-    values = numbers.dropna().unique().tolist()
-    threshold = sum(values) / 2 if len(values) == 2 else 0.0
-    return (numbers > threshold).astype(float).where(numbers.notna())
+    """1 for the value of an accepted row, 0 for that of a refused one, NaN where there is none; of verdicts alone."""
+    values = verdict_values(numbers.dropna().unique().tolist())
+    assert values is not None
+    return (numbers == values[1]).astype(float).where(numbers.notna())
 
 
 def _units(table: pandas.DataFrame, groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -149,5 +150,7 @@ def _truth_by_labels(table: pandas.DataFrame, *, is_verdict: bool) -> Float[np.n
     labels = table["label"].to_numpy(dtype=float)
     if not is_verdict:
         return np.full(len(table), np.nan)
-    middle = (table["reward"].min() + table["reward"].max()) / 2
+    values = verdict_values(table["reward"].dropna().unique().tolist())
+    assert values is not None
+    middle = sum(values) / 2
     return np.where(np.isnan(labels), np.nan, (labels > middle).astype(float))

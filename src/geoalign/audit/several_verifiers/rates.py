@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from geoalign.audit.several_verifiers.judged_rows import JudgedRows
+from geoalign.audit.verdicts import proved_rates
+from geoalign.checks.missing_labels import RatesOf, rates_whatever_is_missing
 from geoalign.checks.rates import CheckedRates, checked_rates, rate_by_wilson
-from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units
+from geoalign.method.bounds import Bounds, judged_units
 
 
 def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
@@ -25,10 +29,10 @@ def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
         excludes=torch.tensor(judged.excludes[has]),
         truth=torch.tensor(judged.truth[has]),
     )
-    return {"false_positive_rate": false_positive_bounds(units), "false_negative_rate": false_negative_bounds(units)}
+    return proved_rates(units)
 
 
-def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) -> dict[str, CheckedRates]:
+def rates_by_checks(judged: JudgedRows, right: pandas.Series, *, seed: int) -> dict[str, CheckedRates]:
     """Both error rates of each verifier by the rows that were checked; of one that judged none of these nothing.
 
     The rates are those in the whole file. Of a verifier that judged drawn rows alone no prediction helps: the labels of
@@ -36,37 +40,55 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
     among those that it judged, so a prediction from it would differ between checked rows and all rows.
 
     Args:
-        checked: by index whether the row is right; drawn uniformly from all rows, never chosen.
+        right: 1, 0 or, without a label, NaN of rows by their index; drawn uniformly from all rows, never chosen.
     """
     shares = _answer_shares(judged)
     found = {}
     for name in judged.names:
         has = judged.accepted[name].notna().to_numpy()
-        rows = judged.accepted[has]
-        labels = checked[checked.index.isin(rows.index)]
-        if labels.empty:
+        of_verifier = right[right.index.isin(judged.accepted.index[has])]
+        if of_verifier.isna().all():
             continue
+        drawn = judged.accepted.index[has].get_indexer(of_verifier.index)
+        accepted = judged.accepted.loc[has, name].to_numpy() == 1
         if name in judged.drawn:
-            found[name] = _rates_of_labels(rows.loc[labels.index, name] == 1, labels.astype(bool))
-            continue
-        others = rows.drop(columns=list({name, *judged.drawn}))
-        found[name] = checked_rates(
-            accepted=rows[name].to_numpy() == 1,
-            checked=rows.index.get_indexer(labels.index),
-            right=labels.to_numpy(dtype=bool),
-            features=np.column_stack([others.fillna(0.5).to_numpy(), shares[has]]),
-            right_shares=others.mean().dropna().tolist(),
-            seed=seed,
-        )
+            rates_of = _by_labels(accepted, drawn)
+        else:
+            others = judged.accepted[has].drop(columns=list({name, *judged.drawn}))
+            features = np.column_stack([others.fillna(0.5).to_numpy(), shares[has]])
+            shares_accepted = others.mean().dropna().tolist()
+            rates_of = _by_prediction(accepted, drawn, features, right_shares=shares_accepted, seed=seed)
+        found[name] = rates_whatever_is_missing(rates_of, accepted[drawn], of_verifier.to_numpy(dtype=float))
     return found
 
 
-def _rates_of_labels(accepted: pandas.Series, right: pandas.Series) -> CheckedRates:
-    """Both error rates by the checked rows alone."""
-    return CheckedRates(
-        false_positive_rate=rate_by_wilson(accepted[~right].to_numpy()),
-        false_negative_rate=rate_by_wilson(~accepted[right].to_numpy()),
-    )
+def _by_labels(accepted: Bool[np.ndarray, " n"], drawn: Int[np.ndarray, " c"]) -> RatesOf:
+    """Both rates by the labels alone."""
+
+    def rates_of(places: Int[np.ndarray, " k"], right: Bool[np.ndarray, " k"]) -> CheckedRates:
+        verdicts = accepted[drawn[places]]
+        return CheckedRates(
+            false_positive_rate=rate_by_wilson(verdicts[~right]),
+            false_negative_rate=rate_by_wilson(~verdicts[right]),
+        )
+
+    return rates_of
+
+
+def _by_prediction(
+    accepted: Bool[np.ndarray, " n"],
+    drawn: Int[np.ndarray, " c"],
+    features: Float[np.ndarray, "n k"],
+    *,
+    right_shares: Sequence[float],
+    seed: int,
+) -> RatesOf:
+    """Both rates by the labels, and by what predicts them on all rows; the arguments are those of `checked_rates`."""
+
+    def rates_of(places: Int[np.ndarray, " k"], right: Bool[np.ndarray, " k"]) -> CheckedRates:
+        return checked_rates(accepted, drawn[places], right, features, right_shares=right_shares, seed=seed)
+
+    return rates_of
 
 
 def _answer_shares(judged: JudgedRows) -> Float[np.ndarray, " n"]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.audit.folder import CHECKS_FILE
+from geoalign.audit.words.evidence import has_one_verdict
 from geoalign.audit.words.next_steps import checks_command
 from geoalign.console.numbers import counted, percent
 from geoalign.dumps.flagged_csv import PERSON
@@ -80,10 +81,10 @@ def next_checks(summary: Summary) -> tuple[str, str] | None:
         return None
     file = f"{summary['command']['output']}/{CHECKS_FILE}"
     if not checks["drawn"]:
-        return (
-            "Rows drawn at random and checked by you tell both rates, whatever the verifier repeats:",
-            checks_command(summary, draw=FIRST_CHECKS),
-        )
+        when = "Rows drawn at random and checked by you tell both rates, whatever the verifier repeats:"
+        if has_one_verdict(summary):
+            when = "Rows drawn at random and checked by you tell how many of these rewards are wrong:"
+        return when, checks_command(summary, draw=FIRST_CHECKS)
     if not checks["labelled"]:
         written = file if checks["file"] is None else checks["file"]
         return (

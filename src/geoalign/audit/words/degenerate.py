@@ -31,12 +31,23 @@ def _of(finding: Mapping[str, Any]) -> str:
 def _one_value(finding: Mapping[str, Any]) -> str:
     parts = finding["parts"]
     said = f"All {finding['rows']:,} rewards{_of(finding)} are {short(parts['value'])}."
-    if parts["value"] <= 0 and parts["give_gold"]:
+    nothing_learnt = "Nothing can be learnt from these rewards."
+    if parts["accepts"] is None:
+        return f"{said} {nothing_learnt}"
+    if parts["accepts"] and parts["differing"]:
+        prompts = counted(parts["differing"], "prompt")
+        return (
+            f"{said} The verifier accepts whatever it is given, or is not asked: on {prompts} it rewarded different "
+            "answers, of which one at most is right."
+        )
+    if parts["accepts"]:
+        return f"{said} Either every response is right, or the verifier accepts whatever it is given. {nothing_learnt}"
+    if parts["give_gold"]:
         gold = counted(parts["give_gold"], "of these responses gives", "of these responses give")
         return f"{said} The verifier is broken, or is not asked: {gold} the gold answer."
     return (
-        f"{said} Either the responses are all equally good, or the verifier does not work. "
-        "Nothing can be learnt from these rewards."
+        f"{said} Either no response is right, or the verifier refuses whatever it is given. No wrong answer was "
+        f"rewarded, and every right one, if there is any, was refused. {nothing_learnt}"
     )
 
 
@@ -50,10 +61,16 @@ def _unscored(finding: Mapping[str, Any]) -> str:
 
 
 def _tied(finding: Mapping[str, Any]) -> str:
-    prompts = finding["parts"]["prompts"]
+    parts = finding["parts"]
+    said = (
+        f"The reward{_of(finding)} never differs within a prompt, although the responses to {parts['prompts']:,} "
+        "prompts do."
+    )
+    if parts["at_most_one_right"]:
+        return f"{said} It seems to be a reward of the prompt, and GRPO learns nothing from it."
     return (
-        f"The reward{_of(finding)} never differs within a prompt, although the responses to {prompts:,} prompts do. "
-        "It seems to be a reward of the prompt, and GRPO learns nothing from it."
+        f"{said} Either each prompt was solved every time or never, or it is a reward of the prompt. In both cases "
+        "GRPO learns nothing from it."
     )
 
 

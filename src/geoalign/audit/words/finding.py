@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.audit.verdict_values import ONE_VERDICT
+from geoalign.audit.words.evidence import has_one_verdict, steps_by_states, truths_were_told
 from geoalign.audit.words.reading import own_answer_field, reason_of_lone_rollouts
 from geoalign.console.numbers import counted, percent
+from geoalign.text import enumerated
 
 Summary = Mapping[str, Any]
 
+_NOTHING_TO_COMPARE = (
+    "No response was rewarded above another one to its prompt, so neither verdicts nor hidden states can tell which "
+    "rewards are wrong."
+)
+_CHECK_SOME = "Check some rows by hand or with a second verifier, or let another verifier judge all of them."
 NO_PROOF = "A flag is a reason to look at a reward, not a proof that it is wrong."
 
 
@@ -92,9 +100,15 @@ def _what_flags_rest_on(summary: Summary) -> str:
     verifier = summary["verifier"]
     if not goes_by_verdicts(summary):
         return f"The curator `{summary['curator']['type']}` flags rewards that do not fit those of the other responses."
-    if "reason" in verifier:
-        return "They do not fit what the hidden states of a model and the other rewards suggest."
-    if verifier["answered"]:
+    by_states = bool(steps_by_states(summary))
+    if "reason" in verifier or has_one_verdict(summary):
+        evidence = [] if has_one_verdict(summary) else ["the other rewards"]
+        if by_states:
+            evidence.append("the hidden states of a model")
+        if truths_were_told(summary):
+            evidence.append("the true rewards that labels or a second verifier gave")
+        return f"They do not fit {enumerated(evidence)}."
+    if verifier["answered"] and verifier["errors_at_least"]:
         several = ", or several different answers to one prompt were rewarded"
         basis = (
             "Some rewards contradict each other: equal answers to a prompt were judged differently"
@@ -104,9 +118,7 @@ def _what_flags_rest_on(summary: Summary) -> str:
         basis = "Some rewards contradict each other: identical responses to a prompt were judged differently."
     else:
         basis = "They do not fit the other rewards of their prompt."
-    if summary["hidden"]["from"] == "none":
-        return basis
-    return f"{basis} Hidden states of a model were compared as well."
+    return f"{basis} Hidden states of a model were compared as well." if by_states else basis
 
 
 def _why_nothing_was_judged(summary: Summary) -> str:
@@ -123,8 +135,20 @@ def _why_nothing_was_judged(summary: Summary) -> str:
     lone = reason_of_lone_rollouts(summary)
     if lone:
         return lone
+    are_verdicts = summary["checks"]["possible"]
+    answers_would_help = are_verdicts and not counts["answered"]
+    if counts["unscored"] == counts["rows"]:
+        return str(verifier["reason"])
+    if has_one_verdict(summary) or ("reason" in verifier and not counts["pairs"]):
+        reason = verifier.get("reason", ONE_VERDICT)
+        sentences = [str(reason), _NOTHING_TO_COMPARE]
+        if not summary["checks"]["labelled"]:
+            sentences.append(_CHECK_SOME)
+        if answers_would_help:
+            sentences.append(_where_answers_are_read(summary))
+        return " ".join(sentences)
     if "reason" in verifier:
-        if not counts["answered"]:
+        if answers_would_help:
             return f"{verifier['reason']} {_where_answers_are_read(summary)}"
         if summary["hidden"]["from"] == "none":
             return f"{verifier['reason']} To judge them, hidden states of a model are needed: --model or --hidden."

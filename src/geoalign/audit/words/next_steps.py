@@ -93,7 +93,7 @@ def _ask_math_verify(summary: Summary) -> dict[str, str] | None:
     """Let Math-Verify check verdicts, if half of the gold answers are mathematics: of prose it says nothing."""
     golds = summary["gold_answers"]
     are_mathematical = 0 < golds["golds"] <= 2 * golds["mathematical"]
-    if summary["appeals"] is not None or "reason" in summary["verifier"] or not are_mathematical:
+    if summary["appeals"] is not None or not summary["checks"]["possible"] or not are_mathematical:
         return None
     return {
         "when": "If Math-Verify did not give these rewards, let it check a tenth of them against the gold answers",

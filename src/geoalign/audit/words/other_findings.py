@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from geoalign.audit.words.evidence import steps_by_states
 from geoalign.audit.words.finding import finding, goes_by_verdicts
 from geoalign.console.numbers import counted, ends, percent
 from geoalign.pages.headlines import CHANCE, Verdict, level_of
@@ -42,8 +43,12 @@ def other_findings(summary: Summary) -> Iterator[str]:
 
 def what_was_compared(summary: Summary) -> Iterator[str]:
     """That rewards were judged without hidden states, unless none could be judged; and that no texts were kept."""
-    if "note" in summary["hidden"] and finding(summary).level != "unjudged":
-        yield summary["hidden"]["note"]
+    if finding(summary).level != "unjudged":
+        hidden = summary["hidden"]
+        if "note" in hidden:
+            yield hidden["note"]
+        elif goes_by_verdicts(summary) and hidden["from"] != "none" and not steps_by_states(summary):
+            yield "The hidden states did not predict the rewards of other prompts, so they were not used."
     if summary["redacted"]:
         yield "No prompt, response or answer was written (--redact)."
 

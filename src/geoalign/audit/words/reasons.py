@@ -1,9 +1,9 @@
-"""Why single rewards are flagged, in words, and which of them to look at first."""
+"""Why single rewards are flagged, in words."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,26 +11,14 @@ from typing import Any
 import pandas
 
 from geoalign.audit.spellings import IS_GOLD, counted_verdicts
+from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.words.evidence import steps_by_states
 from geoalign.console.numbers import counted, short
 from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 
 # What an answer may take of a reason.
 _ANSWER = 24
-
-
-def by_suspicion(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """The flagged rollouts, the most suspicious first: those that a check found wrong, then refusals of the gold answer
-    for its spelling, then by their scores. Those that a curator flags without a score come last."""
-    flagged = rows[rows["anomalous"]]
-    order = pandas.DataFrame(
-        {
-            "checked": flagged["trusted"].eq(True),
-            "gold": flagged["by_spelling"].eq(IS_GOLD),
-            "score": flagged["score"],
-        }
-    )
-    return flagged.loc[order.sort_values(["checked", "gold", "score"], ascending=False, kind="stable").index]
 
 
 def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares_states: bool) -> dict[int, str]:
@@ -43,9 +31,14 @@ def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares
     """
     flagged = rows[rows["anomalous"]]
     each: list[Any] = list(flagged.itertuples())
-    verdicts = sorted(rows["reward"].dropna().unique().tolist())
-    if len(verdicts) != 2:
-        return {row.Index: _by_score(row, compares_states=compares_states) for row in each}
+    by_states = steps_by_states(summary)
+    verdicts = verdict_values(rows["reward"].dropna().unique().tolist())
+    if verdicts is None:
+        reasons_by_score = {}
+        for row in each:
+            checked = _by_check(row, summary)
+            reasons_by_score[row.Index] = checked or _by_score(row, by_states, compares_states=compares_states)
+        return reasons_by_score
     groups = rows.drop(columns="response", errors="ignore")
     groups = groups[groups["group"].isin(flagged["group"]) & groups["reward"].notna()]
     reasons = _Reasons(
@@ -54,6 +47,7 @@ def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares
         summary,
         refused=verdicts[0],
         rewarded=verdicts[1],
+        by_states=by_states,
         compares_states=compares_states,
     )
     return {row.Index: reasons.of(row) for row in each}
@@ -70,25 +64,33 @@ class _Reasons:
         *,
         refused: float,
         rewarded: float,
+        by_states: Collection[int],
         compares_states: bool,
     ) -> None:
+        """Counts the answers and verdicts of the groups.
+
+        Args:
+            by_states: the steps in which hidden states spoke.
+        """
         self._refused = refused
         self._rewarded = rewarded
         self._compares_states = compares_states
         self._goes_by_verdicts = summary["curator"]["type"] == "denoise"
-        self._has_states = summary["hidden"]["from"] != "none"
+        self._summary = summary
+        self._by_states = by_states
         self._exclusive = summary["verifier"].get("answers") != "shared"
         self._prompts = _prompts(groups, rewarded)
         self._identical = lines
 
     def of(self, row: Any) -> str:
         """The reason for one flagged row, a tuple of `itertuples`."""
-        if self._goes_by_verdicts and row.trusted is True:
-            return f"a check found that its true reward is {short(row.new_reward)}"
+        checked = _by_check(row, self._summary)
+        if checked:
+            return checked
         contradiction = self._contradiction(row) if self._goes_by_verdicts else ""
         is_estimated = row.probability_wrong == row.probability_wrong
         if not is_estimated:
-            return contradiction or _by_score(row, compares_states=self._compares_states)
+            return contradiction or _by_score(row, self._by_states, compares_states=self._compares_states)
         # An identical response tells most of one whose answer is not known.
         has_answer = isinstance(row.compared_answer, str) or isinstance(row.by_spelling, str)
         if contradiction and has_answer:
@@ -138,7 +140,7 @@ class _Reasons:
 
     def _other_rewards(self, row: Any) -> str:
         """What speaks against a verdict that nothing contradicts: states of a model, or the other rewards."""
-        if self._has_states:
+        if row.step in self._by_states:
             return "its hidden state, compared with those of the others, makes this reward unlikely"
         prompt = self._prompts.get(row.group, _Prompt())
         rewarded = row.reward == self._rewarded
@@ -234,10 +236,24 @@ def _judged(spelling: str, verdicts: tuple[int, int]) -> str:
     return f"{shortened(spelling, _ANSWER)} rewarded {rewarded:,} of {counted(rewarded + refused, 'time')}"
 
 
-def _by_score(row: Any, *, compares_states: bool) -> str:
-    """By what a reward stands out that no verdict contradicts."""
+def _by_check(row: Any, summary: Mapping[str, Any]) -> str:
+    """That a second verifier found another reward; empty where it was not asked, or of another curator's flag."""
+    if summary["curator"]["type"] != "denoise" or row.trusted is not True:
+        return ""
+    return f"a check found that its true reward is {short(row.new_reward)}"
+
+
+def _by_score(row: Any, by_states: Collection[int], *, compares_states: bool) -> str:
+    """By what a reward stands out that no verdict contradicts.
+
+    Args:
+        by_states: the steps in which hidden states spoke.
+        compares_states: the curator compared pairs of hidden states.
+    """
     if row.probability_wrong == row.probability_wrong:
-        return "its hidden state and the other rewards of its prompt make this reward unlikely"
+        if row.step in by_states:
+            return "its hidden state and the other rewards of its prompt make this reward unlikely"
+        return "the other rewards make this reward unlikely"
     if compares_states and row.score == row.score:
         return f"its hidden state does not fit its reward (score {short(row.score)})"
     return f"it stands out among the rewards (score {short(row.score)})"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.audit.words.verifier import NOT_KNOWN, range_in_words
+from geoalign.audit.words.verifier import rate_in_words
 from geoalign.console.numbers import counted, percent
 from geoalign.text import enumerated, quote
 
@@ -20,7 +20,13 @@ PROVED = (
     "Wrong accepted and right refused: what the verdicts of each verifier alone prove, if equal answers to a prompt "
     "are equally right and at most one is right."
 )
-CHECKED = "Wrong accepted and right refused: with 95% intervals, by the rows that were drawn at random and checked."
+CHECKED = (
+    "Wrong accepted and right refused: with 95% intervals, by the rows that were drawn at random and checked, inside "
+    "what the verdicts of each verifier prove."
+)
+CHECKED_ALONE = (
+    "Wrong accepted and right refused: with 95% intervals, by the rows that were drawn at random and checked."
+)
 ONE_ERRS = "Of every contradiction one of the two verifiers is wrong; which one, nothing here tells."
 GUESSED = (
     "The model supposes that verifiers err for reasons of their own, or share how deceptive an answer is. These are "
@@ -82,7 +88,8 @@ def several_verifiers(summary: Summary) -> VerifierWords:
     has_checks = any(entry["checks"] for entry in found["table"])
     notes = [*_failures(found), *_drawn(found)]
     if has_checks:
-        notes.append(CHECKED)
+        is_anything_proved = any(entry["bounds"] for entry in found["table"])
+        notes.append(CHECKED if is_anything_proved else CHECKED_ALONE)
     elif found["answers"] == "exclusive":
         notes.append(PROVED)
     else:
@@ -110,7 +117,7 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     """One verifier in the columns of `HEADS`."""
     agreement = entry["agrees_with_reward"]
     accepted = percent(entry["accepted"])
-    rates = [_rate(entry, name) for name in _RATES]
+    rates = [rate_in_words(entry["rates"][name]) for name in _RATES]
     return (
         entry["name"],
         accepted if entry["drawn"] is None else f"{accepted} of {entry['drawn']:,} drawn rows",
@@ -118,18 +125,6 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
         rates[0],
         rates[1],
     )
-
-
-def _rate(entry: Mapping[str, Any], name: str) -> str:
-    """One rate in words: by checks where there are some, else what is proved."""
-    if not entry["checks"]:
-        bounds = (entry["bounds"] or {}).get(name, {})
-        return range_in_words(bounds.get("low"), bounds.get("high"))
-    rate = entry["checks"][name]
-    if range_in_words(rate["low"], rate["high"]) == NOT_KNOWN:
-        return NOT_KNOWN
-    ends = f"{percent(rate['low'])} to {percent(rate['high'])}"
-    return ends if rate["estimate"] is None else f"{percent(rate['estimate'])} ({ends})"
 
 
 def _failures(found: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from geoalign.answers.equivalence import FAILED, NOT_INSTALLED, OUT_OF_TIME, TIMED_OUT, TOO_LONG
 from geoalign.audit.words.checks import checked_lines, model_line, next_checks
+from geoalign.audit.words.evidence import has_one_verdict
 from geoalign.audit.words.finding import finding
 from geoalign.console.numbers import counted, percent
 
@@ -131,7 +132,7 @@ def _what_proved_rests_on(found: Mapping[str, Any]) -> str:
 def _by_verdicts(summary: Summary) -> Verifier:
     """What the verdicts tell of the verifier; nothing where the finding says already why nothing is known."""
     found = summary["verifier"]
-    if "reason" in found or finding(summary).level == "unjudged":
+    if "reason" in found or (finding(summary).level == "unjudged" and not has_one_verdict(summary)):
         return Verifier()
     contradictions = _contradictions(found)
     if found["answers"] == "shared":
@@ -148,9 +149,11 @@ def _by_verdicts(summary: Summary) -> Verifier:
         meanings.append(_what_proved_rests_on(found))
     if "estimated" in known_by:
         meanings.append(ESTIMATED)
+    exactly = all(found["rates"][name]["low"] == found["rates"][name]["high"] for name in _RATES)
+    invisible = () if exactly else (INVISIBLE,)
     return Verifier(
         rates=rates,
-        notes=(*proved_errors, *meanings, INVISIBLE),
+        notes=(*proved_errors, *meanings, *invisible),
         details=(*_what_the_model_says(found), *contradictions),
     )
 
@@ -183,18 +186,23 @@ def _proved_errors(found: Mapping[str, Any]) -> str:
 
 
 def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
-    """One rate in words: a number, an estimate with its range, one end of the range, the range, or "not known"."""
+    """One rate in words, and how it is known."""
+    value = rate_in_words(rate)
+    return Rate(name=_RATES[name], value=value, by="" if value == NOT_KNOWN else _KNOWN_BY[rate["by"]])
+
+
+def rate_in_words(rate: Mapping[str, Any]) -> str:
+    """A claim on a rate: a number, an estimate with its range, one end of the range, the range, or "not known"."""
     low = rate["low"]
     high = rate["high"]
-    by = _KNOWN_BY[rate["by"]]
     value = range_in_words(low, high)
-    if value == NOT_KNOWN:
-        return Rate(name=_RATES[name], value=NOT_KNOWN, by="")
+    if value == NOT_KNOWN or rate["by"] == "bounds":
+        return value
     ends = [percent(low), percent(high)]
     # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
-    if by != "proved" and ends[0] != ends[1] and percent(rate["estimate"]) not in ends:
-        value = f"{percent(rate['estimate'])} ({ends[0]} to {ends[1]})"
-    return Rate(name=_RATES[name], value=value, by=by)
+    if ends[0] != ends[1] and percent(rate["estimate"]) not in ends:
+        return f"{percent(rate['estimate'])} ({ends[0]} to {ends[1]})"
+    return value
 
 
 def says_nothing(low: float, high: float) -> bool:

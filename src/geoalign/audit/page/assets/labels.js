@@ -141,12 +141,11 @@ class Labels {
     return csv([...names, ...texts, "label", "note"], lines);
   }
 
-  /** The flagged rollouts of the page, highest score of each step first. */
+  /** The flagged rollouts of the page, the most suspicious first. */
   flagged() {
     const model = this.model;
     const rows = model.index.map((_, row) => row).filter((row) => model.flagged[row]);
-    const step = (row) => model.group_step[model.group[row]];
-    return rows.sort((a, b) => compare(step(a), step(b)) || compare(descending(model.score[a]), descending(model.score[b])) || a - b);
+    return rows.sort((a, b) => model.suspicion[a] - model.suspicion[b]);
   }
 
   /** Fills in the counter and the downloads above the rows. */

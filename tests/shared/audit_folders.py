@@ -48,6 +48,7 @@ def write_audit(
                       "groups": groups, "chance_accuracy": 0.5},
         "spellings": {"prompts": 0, "answers": 0, "gold": 0, "listed": []},
         "verifier": {"reason": "The rewards are scores: they take more than two values."},
+        "steps": [{"step": step, "metrics": {"geoalign/states_used": 1.0}} for step in range(1, steps + 1)],
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps({**value, **summary}))
     return folder

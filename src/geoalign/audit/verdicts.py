@@ -203,12 +203,17 @@ class VerdictAudit:
         self._parts: list[pandas.DataFrame] = []
 
     def add(self, frame: pandas.DataFrame) -> None:
-        """Takes the rollouts of a step: groups unique over steps, the index of the frame that of the output."""
+        """Takes the rollouts of a step: groups unique over steps, the index of the frame that of the output.
+
+        Without a column `label` no truth is known, and without `exclusive` at most one answer to each prompt is right.
+        """
         self._values |= set(frame["reward"].dropna().unique().tolist())
         if len(self._values) > 2:
             self._parts = []
             return
         part = frame.reindex(columns=_READ)
+        if "exclusive" not in frame:
+            part["exclusive"] = True
         # A dump may come without its texts: each response is then one of its own.
         has_texts = any(frame["response"])
         keys = response_keys(frame["response"]).numpy() if has_texts else frame.index.to_numpy()

@@ -35,9 +35,9 @@ class VerdictValues:
         return rewards > self.middle
 
     def lowest(self, rewards: Float[Tensor, " n"]) -> float:
-        """The lowest of these rewards that says "wrong", so that there is no bonus in it; without any the low value.
+        """The lowest of these rewards from low - gap / 2 to the middle, gap = high - low; without any the low value.
 
-        One that is further below the low value than the middle is above it has a penalty, and does not count.
+        It is what a wrong answer gets: a higher reward in that range has a bonus, and a lower one a penalty.
         """
         furthest = self.low - (self.middle - self.low)
         refused = rewards[(rewards >= furthest) & (rewards <= self.middle)]
@@ -46,12 +46,15 @@ class VerdictValues:
     def widened(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues:
         """The values when verdicts of a second verifier, which judges on the same scale, are known as well.
 
-        A verdict that lies beyond both values by more than their distance shows that they are one value, with a bonus
-        and without. The other one is then that of such verdicts.
+        Where most verdicts lie beyond both values, on one side and by more than their distance, the two are one value,
+        with a bonus and without. Then the values are the median reward and the median of the verdicts beyond. A few
+        such verdicts say nothing: they have a bonus or a penalty of their own.
         """
         distance = self.high - self.low
-        beyond = verdicts[(verdicts > self.high + distance) | (verdicts < self.low - distance)]
-        if not len(beyond):
+        above = verdicts[verdicts > self.high + distance]
+        below = verdicts[verdicts < self.low - distance]
+        beyond = max(above, below, key=len)
+        if 2 * len(beyond) <= len(verdicts):
             return self
         low, high = sorted([float(rewards.median()), float(beyond.median())])
         return VerdictValues(low, high) if low < high else self

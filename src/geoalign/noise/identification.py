@@ -36,6 +36,7 @@ PRECISE = 0.8
 STEEPEST = 2.5
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
+_TOO_FEW = "there are too few verdicts on equal answers to tell how often they are wrong"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Identification:
                 "these are not known yet"
             )
         if self.independent:
-            return "there are too few verdicts on equal answers to tell how often they are wrong"
+            return _TOO_FEW
         if self.error_correlation.high < CROWDED:
             return (
                 "verdicts on equal answers contradict each other far more often than errors that strike one by one, as "
@@ -107,6 +108,8 @@ class Identification:
             )
         if self.error_correlation.low > 0:
             return "verdicts on equal answers contradict each other too rarely for errors that do not repeat"
+        if not self.error_correlation.estimate >= REPEATED:
+            return _TOO_FEW
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 

@@ -30,7 +30,7 @@ def truth_by_answer(
         answer: [N] the number of the row's answer, from 0.
     """
     trusted_rows = sum_by_label(trusted, answer)
-    share = sum_by_label(trusted * verdict, answer) / trusted_rows.clamp(min=1)
+    share = sum_by_label(verdict.masked_fill(~trusted, 0), answer) / trusted_rows.clamp(min=1)
     return (share > 0.5).double().masked_fill(trusted_rows == 0, torch.nan)
 
 

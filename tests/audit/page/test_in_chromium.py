@@ -214,7 +214,7 @@ VERIFIER = {
     "rates": {name: {"estimate": 0.25, "low": 0.125, "high": 0.5, "by": "model"}
               for name in ("false_positive_rate", "false_negative_rate", "informedness")},
     "bounds": {name: {"low": 0.125, "high": 1.0} for name in ("false_positive_rate", "false_negative_rate")},
-    "errors_at_least": 2, "known_truths": 0, "scored": 18, "answered": 15, "doubt": None,
+    "errors_at_least": 2, "known_truths": 0, "scored": 18, "rewarded": 9, "answered": 15, "doubt": None,
 }  # fmt: skip
 GOLD = {
     "problem": "p1", "step": 1, "group": 1, "index": 6, "gold": "z", "proposed": "y", "copies": 4, "rollouts": 6,

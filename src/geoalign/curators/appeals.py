@@ -125,8 +125,8 @@ class Appeals(Holder[AppealsConfig]):
 
     In a training a second verifier that fails leaves its questions unanswered (`SecondVerifierGuard`).
 
-    `scores` of rows that were asked about are the trial's; anomalous are those with a score whose verdict differs from the
-    reward. With an inner curator that scores no row none is.
+    `scores` of rows that were asked about are the trial's; anomalous are those with a score whose verdict differs
+    from the reward. With an inner curator that scores no row none is.
 
     Needs `second_rewards` and what the inner curator and the chooser need; heeds `response_keys`.
 

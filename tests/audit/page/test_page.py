@@ -39,8 +39,8 @@ def test_that_answers_were_not_read_stands_in_the_finding(tmp_path, write_audit,
     summary["curator"] = {"type": "denoise"}
     unknown = {"estimate": 0.1, "low": 0.0, "high": 1.0, "by": "bounds"}
     summary["verifier"] = {
-        "answered": answered, "scored": 40, "rewarded": 20, "answers": "exclusive", "errors_at_least": 1, "known_truths": 0,
-        "doubt": "no reason",
+        "answered": answered, "scored": 40, "rewarded": 20, "answers": "exclusive", "errors_at_least": 1,
+        "known_truths": 0, "doubt": "no reason",
         "rates": dict.fromkeys(("false_positive_rate", "false_negative_rate"), unknown),
         "groups_with_answers_judged_both_ways": 0, "groups_with_repeated_answers": 0,
         "groups_with_responses_judged_both_ways": 1, "groups_with_repeated_responses": 2,

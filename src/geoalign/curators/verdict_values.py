@@ -12,6 +12,9 @@ from torch import Tensor
 from geoalign.method.ties import tied_rewards
 from geoalign.noise.rows import two_values
 
+# By so many times their distance a single verdict lies beyond two values that are one, with a bonus and without.
+_FAR = 3.0
+
 
 @dataclass(frozen=True)
 class VerdictValues:
@@ -46,18 +49,24 @@ class VerdictValues:
     def widened(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues:
         """The values when verdicts of a second verifier, which judges on the same scale, are known as well.
 
-        Where most verdicts lie beyond both values, on one side and by more than their distance, the two are one value,
-        with a bonus and without. Then the values are the median reward and the median of the verdicts beyond. A few
-        such verdicts say nothing: they have a bonus or a penalty of their own.
+        Verdicts beyond both values show that these are one value, with a bonus and without. Then the values are the
+        median reward and the median of the verdicts beyond. So where most verdicts lie beyond by more than the distance
+        of the values, or any by more than `_FAR` times it. A few that are nearer may have a penalty of their own.
         """
         distance = self.high - self.low
-        above = verdicts[verdicts > self.high + distance]
-        below = verdicts[verdicts < self.low - distance]
-        beyond = max(above, below, key=len)
-        if 2 * len(beyond) <= len(verdicts):
-            return self
+        beyond = self._beyond(verdicts, _FAR * distance)
+        if not len(beyond):
+            beyond = self._beyond(verdicts, distance)
+            if 2 * len(beyond) <= len(verdicts):
+                return self
         low, high = sorted([float(rewards.median()), float(beyond.median())])
         return VerdictValues(low, high) if low < high else self
+
+    def _beyond(self, verdicts: Float[Tensor, " m"], reach: float) -> Float[Tensor, " k"]:
+        """The verdicts that lie above the high value by more than `reach`, or below the low one, whichever are more."""
+        above = verdicts[verdicts > self.high + reach]
+        below = verdicts[verdicts < self.low - reach]
+        return max(above, below, key=len)
 
 
 class SeenVerdicts:

@@ -24,7 +24,7 @@ def flatten(row: Row) -> Row:
     """The trace that trains the policy: what its model wrote is the response, tool calls and turns between included."""
     traces = [trace for trace in row.get("traces") or [] if trace.get("agent", {}).get("trainable", True)]
     if len(traces) != 1:
-        raise BadValueError("traces", "one trace that trains the policy", f"{len(traces)} (--skip-bad leaves such out)")
+        raise BadValueError("traces", "one trace that trains the policy", str(len(traces)))
     messages = _last_branch(traces[0].get("nodes") or [])
     first_turn = next((place for place, node in enumerate(messages) if node.get("sampled")), len(messages))
     prompt = [role_and_text(node["message"]) for node in messages[:first_turn]]

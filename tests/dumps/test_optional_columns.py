@@ -33,8 +33,6 @@ def read(path, **fields):
     ("correct", "0", False),
     ("true_reward", "0.5", 0.5),
     ("true_reward", True, 1.0),
-    ("step", "3", 3),
-    ("step", 3.0, 3),
 ])  # fmt: skip
 def test_what_a_value_says_in_other_words_is_read(tmp_path, role, written, said):
     assert read(with_column(tmp_path, role, lambda place: written))[role].tolist() == [said] * ROWS

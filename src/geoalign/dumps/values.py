@@ -192,23 +192,16 @@ def is_conversation(value: Any) -> bool:
     )
 
 
-def _list_in_cell(value: Any, beginning: str, accepts: Callable[[Any], bool]) -> Any:
+def _list_in_cell(value: Any, beginning: str | tuple[str, ...], accepts: Callable[[Any], bool]) -> Any:
     """The list that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are.
 
     Args:
-        beginning: how the text of such a list begins.
+        beginning: how the text of such a list begins, or several such texts.
         accepts: whether a list is one that is looked for.
     """
     if not isinstance(value, CsvCell) or not value.startswith(beginning):
         return value
     return next(filter(accepts, _parsed(value)), value)
-
-
-def _texts_in_cell(value: Any) -> Any:
-    """The list of texts that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
-    if isinstance(value, CsvCell) and value.startswith(('["', "['")):
-        return next((parsed for parsed in _parsed(value) if isinstance(parsed, list)), value)
-    return value
 
 
 def _parsed(cell: str) -> Iterator[Any]:
@@ -246,7 +239,7 @@ def gold_answers(field: str, value: Any) -> tuple[str, ...]:
 
     A list of something else is one answer, which `short_text` writes out. In a list alone an answer is itself.
     """
-    value = _texts_in_cell(value)
+    value = _list_in_cell(value, ('["', "['"), lambda parsed: isinstance(parsed, list))
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     several = isinstance(value, list) and all(isinstance(entry, str) for entry in value)

@@ -32,7 +32,7 @@ CROWDED = -0.2
 ENOUGH = 250.0
 PRECISE = 0.8
 # Verdicts rise with the model's prior as steeply as J where its rates are right, and may at most so many times as
-# steeply. Where little is known yet the fit takes good verdicts and a flat prior for poor verdicts and a steep one.
+# steeply. From few verdicts the fit may explain poor verdicts and a steep prior by good verdicts and a flat prior.
 STEEPEST = 2.5
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20

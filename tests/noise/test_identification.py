@@ -24,7 +24,7 @@ from geoalign.noise.identification import (
 )
 from geoalign.noise.posterior import infer
 from geoalign.noise.rows import noisy_rows
-from geoalign.noise.trusted import ruled_out
+from geoalign.noise.trusted import ruled_out, truth_by_answer
 
 
 def posterior_of(rollouts):
@@ -141,6 +141,19 @@ def test_a_fit_that_goes_on_from_an_earlier_one_reaches_the_fit_from_anew():
 def test_what_identifies_the_rates(correlation, found, expected):
     told = {"expected": 300.0, "informedness": 0.3, "slope": 0.3, "has_answers": True, "known_answers": 0}
     assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
+
+
+@pytest.mark.parametrize("correlation", [(math.nan, math.nan, math.nan), (-0.1, -1.4, 1.2)])
+def test_where_contradictions_cannot_be_told_the_reason_is_that_verdicts_are_few(correlation):
+    found = Identification(
+        Interval(*correlation), expected=3.0, informedness=0.3, slope=0.3, has_answers=True, known_answers=0
+    )
+    assert "too few verdicts" in found.reason
+
+
+def test_an_unknown_verdict_of_a_row_that_is_not_trusted_hides_no_truth():
+    verdict = torch.tensor([1.0, math.nan], dtype=torch.float64)
+    assert truth_by_answer(torch.tensor([True, False]), verdict, torch.zeros(2, dtype=torch.long)).tolist() == [1.0]
 
 
 def unidentified(rewards, groups, **fields):

@@ -61,9 +61,17 @@ def test_of_a_page_with_marks_only_the_marked_part_must_be_declared():
     assert len(pages.wrong(page, marked.format("0.77"))) == 1
 
 
+def test_a_table_without_its_end_is_noticed():
+    # Up to the end of the next table all would be replaced, the sentence between them too.
+    page = BY_NAME["evidence/tables.md"]
+    text = page.path.read_text(encoding="utf-8").replace("<!-- end -->", "<!-- ned -->", 1)
+    assert any("has no '<!-- end -->'" in problem for problem in pages.wrong(page, text))
+
+
 def test_numbers_of_prose():
     text = "From -0.02 to +1.5%, in six of seven and 3 of the 4, for Python 3.11.2 and SmolLM2-135M; 100%, 2.5."
     assert pages.numbers(text) == ["-0.02", "+1.5%", "100%", "2.5", "6 of 7", "3 of 4"]
+    assert pages.numbers("Three of the nine hold.") == ["3 of 9"]
 
 
 def test_no_gain_of_the_earlier_denoise_lies_below_zero():

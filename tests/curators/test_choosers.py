@@ -234,6 +234,61 @@ def test_rows_without_a_reward_do_not_count():
     assert open_of([1.0, 0.0, math.nan, math.nan]) == open_of([1.0, 0.0])
 
 
+@pytest.mark.parametrize(("shared", "rows", "rewards"), [(False, [[0]], [1, 1, 0]), (True, [[0], [2]], [1, 1, 1])])
+def test_a_right_answer_makes_others_wrong_unless_several_may_be_right(shared, rows, rewards):
+    asked = []
+
+    def accepts_all(rows):
+        asked.append(list(rows))
+        return [1.0] * len(rows)
+
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0.0, 1.0]),
+        groups=torch.zeros(3).long(),
+        answers=["a", "a", "b"],
+        shared_answers=torch.tensor([False, False, shared]),
+        second_rewards=accepts_all,
+    )
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=2).curate(rollouts)
+    assert asked == rows
+    assert curation.rewards.tolist() == rewards
+
+
+def test_answers_of_which_several_may_be_right_are_weighed_one_by_one():
+    rewards = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    candidates = Candidates(
+        rollouts=Rollouts(rewards=rewards, groups=torch.zeros(4).long()),
+        in_order=[0, 1, 2, 3],
+        rows=[0, 1, 2, 3],
+        answers=[(0, "a"), (0, "a"), (0, "b"), (0, "c")],
+        answered=[True] * 4,
+        in_vain=set(),
+        rewards=rewards,
+        trusted=torch.zeros(4).bool(),
+        scores=torch.zeros(4),
+        log_odds=True,
+        verdict_values=VerdictValues(0.0, 1.0),
+    )
+    (together,) = open_answers(candidates, middle=0.5)
+    # Each is right with probability 1/2; at most one of three is, so that the sum is cut to 1.
+    assert together.chance_right == [1 / 3] * 3
+    alone = open_answers(replace(candidates, shared_groups=frozenset({0})), middle=0.5)
+    assert [answers.names for answers in alone] == [[(0, "a")], [(0, "b")], [(0, "c")]]
+    assert [answers.chance_right for answers in alone] == [[0.5]] * 3
+
+
+def test_a_right_response_makes_no_other_wrong_where_none_gives_an_answer():
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1.0, 0.0]),
+        groups=torch.zeros(3).long(),
+        response_keys=torch.arange(3),
+        trusted=torch.tensor([True, False, False]),
+        second_rewards=lambda rows: [None] * len(rows),
+    )
+    curation = Appeals(random_share=0.0, choose="random", curator="grpo", budget=1).curate(rollouts)
+    assert curation.rewards.tolist() == [1, 1, 0]
+
+
 def test_an_answer_that_was_asked_about_in_vain_is_not_asked_about_again():
     asked = []
 

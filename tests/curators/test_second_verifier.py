@@ -86,7 +86,7 @@ def test_identical_responses_are_asked_about_once():
     )
     questions = questions_about([4, 0, 1, 2, 3], rollouts, among=range(5))
     assert questions == [[4, 2], [0, 1], [3]]
-    answers = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
-    assert answers.rows == [4, 2, 3]
-    assert answers.verdicts == [1.0, 1.0, 1.0]
-    assert answers.unanswered == 1
+    verdicts = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
+    assert verdicts.rows == [4, 2, 3]
+    assert verdicts.values == [1.0, 1.0, 1.0]
+    assert verdicts.missing == 1

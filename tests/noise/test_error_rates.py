@@ -122,5 +122,5 @@ def test_groups_of_equal_counts_in_which_answers_exclude_each_other_and_do_not_a
     )
     units = patterns_in(rows_of(rollouts)).units
     # The units of the first group have one label, and those of the second one each its own.
-    assert sorted(torch.bincount(units.exclusive).tolist()) == [1, 1, 2]
+    assert sorted(torch.bincount(units.exclusive_set).tolist()) == [1, 1, 2]
     assert units.shared.sum() == 2

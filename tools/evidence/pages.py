@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.evidence.results import ROOT
-from tools.evidence.table_kinds import TABLE, with_tables
+from tools.evidence.table_kinds import TABLE, TABLE_BEGINS, with_tables
 from tools.evidence.values import values
 
 FIGURES = re.compile(r"<!-- figures -->(.*?)<!-- end figures -->", re.DOTALL)
@@ -36,7 +36,8 @@ WORDS_OF_NUMBERS = (
     "eleven",
     "twelve",
 )
-COUNT = re.compile(rf"\b(\d+|{'|'.join(WORDS_OF_NUMBERS)}) of (?:the |its |all )?(\d+|{'|'.join(WORDS_OF_NUMBERS)})\b")
+_COUNTED = rf"(\d+|{'|'.join(WORDS_OF_NUMBERS)})"
+COUNT = re.compile(rf"\b{_COUNTED} of (?:the |its |all )?{_COUNTED}\b", re.IGNORECASE)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+%?|%)(?![\w.]*\w)")
 NO_PROSE = (
     re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE),
@@ -233,6 +234,7 @@ def numbers(text: str) -> list[str]:
 
 
 def _digits(word: str) -> str:
+    word = word.lower()
     return str(WORDS_OF_NUMBERS.index(word)) if word in WORDS_OF_NUMBERS else word
 
 
@@ -241,6 +243,9 @@ def wrong(page: Page, text: str | None = None) -> list[str]:
     if text is None:
         text = page.path.read_text(encoding="utf-8")
     problems = []
+    lines_that_begin = [line for line in text.splitlines() if line.startswith(TABLE_BEGINS)]
+    if len(lines_that_begin) != len(TABLE.findall(text)):
+        problems.append(f"{page.name}: a mark '{TABLE_BEGINS} ...' has no '<!-- end -->'")
     if with_tables(text) != text:
         problems.append(f"{page.name}: a table differs; run python -m tools.evidence.tables")
     standing = numbers(prose(text))

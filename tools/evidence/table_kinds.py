@@ -23,7 +23,8 @@ from tools.evidence.results import Level, level_of
 from tools.evidence.runs import Setting
 from tools.evidence.values import values
 
-TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE_BEGINS = "<!-- evidence:"
+TABLE = re.compile(rf"({TABLE_BEGINS} (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 # --- a later `denoise`, twelve warm starts ----------------------------------------------------------------------------

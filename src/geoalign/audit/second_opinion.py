@@ -60,12 +60,12 @@ class SecondOpinion:
         budget = _budgeted_rows(self._budget, of=len(rows))
         appeals = Appeals(curator=curator, budget=budget, choose="informative", random_share=0.0)
         hearing = appeals.hear(replace(rollouts, second_rewards=ask))
-        given = hearing.rollouts.rewards[hearing.answered_rows]
-        before = rollouts.rewards[hearing.answered_rows]
-        rows.loc[rows.index[hearing.answered_rows.numpy()], "label"] = given.tolist()
+        given = hearing.rollouts.rewards[hearing.judged_rows]
+        before = rollouts.rewards[hearing.judged_rows]
+        rows.loc[rows.index[hearing.judged_rows.numpy()], "label"] = given.tolist()
         self._counts.update(
             rows=len(given),
-            unanswered=hearing.unanswered,
+            unanswered=hearing.unjudged,
             overturned=int(hearing.overturned.sum()),
             lowered=int((hearing.overturned & (given < before)).sum()),
             flagged_before=int(hearing.trial.anomalous.sum()),

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.alarms import on_trial
-from geoalign.curators.candidates import Candidates, GroupAnswer
+from geoalign.curators.candidates import Candidates, GroupAnswer, groups_sharing_answers
 from geoalign.curators.choosers import CHOOSERS, ChooserName, RemainingError
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
@@ -28,7 +28,7 @@ from geoalign.curators.second_verifier import (
     questions_about,
     responses_of,
     rows_to_ask_about,
-    trusted_rows,
+    trusted_mask,
 )
 from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.errors import ConfigError
@@ -69,38 +69,38 @@ class Hearing:
 
     Attributes:
         rollouts: the batch with the verdicts as trusted rewards.
-        answered_rows: [A] the rows that have a verdict.
+        judged_rows: [A] the rows that have a verdict.
         overturned: [A] where the verdict is another than the reward, by more than rounding.
         drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
         questions: how many distinct responses were asked about.
-        unanswered: how many of them got no verdict.
+        unjudged: how many of them got no verdict.
         observed: [B] the rewards before any verdict; NaN where a row was trusted already.
     """
 
     rollouts: Rollouts
-    answered_rows: Int[Tensor, " a"]
+    judged_rows: Int[Tensor, " a"]
     overturned: Bool[Tensor, " a"]
     drawn_rows: list[int]
     trial: Curation
     questions: int
-    unanswered: int
+    unjudged: int
     observed: Float[Tensor, " b"]
 
     def onto(self, decided: Curation) -> Curation:
         """The decision on the batch; asked rows have the trial's scores, and if they have one and are overturned, are
         anomalous."""
         scores = decided.scores.clone()
-        scores[self.answered_rows] = self.trial.scores[self.answered_rows].to(scores)
+        scores[self.judged_rows] = self.trial.scores[self.judged_rows].to(scores)
         anomalous = decided.anomalous.clone()
-        anomalous[self.answered_rows] = self.overturned & ~scores[self.answered_rows].isnan()
+        anomalous[self.judged_rows] = self.overturned & ~scores[self.judged_rows].isnan()
         overturned = float(self.overturned.sum())
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
-            appeals=float(len(self.answered_rows)),
+            appeals=float(len(self.judged_rows)),
             appeals_asked=float(self.questions),
-            appeals_unanswered=float(self.unanswered),
+            appeals_unanswered=float(self.unjudged),
             overturned=overturned,
-            overturned_share=overturned / len(self.answered_rows) if len(self.answered_rows) else math.nan,
+            overturned_share=overturned / len(self.judged_rows) if len(self.judged_rows) else math.nan,
             anomalous=float(anomalous.sum()),
         )
 
@@ -202,16 +202,16 @@ class Appeals(Holder[AppealsConfig]):
         drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
         inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)))
         self._ask_about_chosen_rows(inquiry, trial.scores, generator)
-        answered_rows = torch.tensor(inquiry.answered_rows, dtype=torch.long, device=rollouts.rewards.device)
-        answered = set(inquiry.answered_rows)
+        judged_rows = torch.tensor(inquiry.judged_rows, dtype=torch.long, device=rollouts.rewards.device)
+        judged = set(inquiry.judged_rows)
         return Hearing(
             rollouts=inquiry.rollouts,
-            answered_rows=answered_rows,
-            overturned=differing(rollouts.rewards[answered_rows], inquiry.rollouts.rewards[answered_rows]),
-            drawn_rows=[row for row in drawn if row in answered],
+            judged_rows=judged_rows,
+            overturned=differing(rollouts.rewards[judged_rows], inquiry.rollouts.rewards[judged_rows]),
+            drawn_rows=[row for row in drawn if row in judged],
             trial=trial,
             questions=inquiry.questions,
-            unanswered=inquiry.unanswered,
+            unjudged=inquiry.unjudged,
             observed=inquiry.observed,
         )
 
@@ -226,7 +226,7 @@ class Appeals(Holder[AppealsConfig]):
         """Asks as the chooser says, in one round or in several, until the budget is used up or it names no row."""
         while inquiry.questions < self.config.budget:
             candidates = self._candidates(
-                inquiry.rollouts, scores, unanswered_rows=inquiry.unanswered_rows, observed=inquiry.observed
+                inquiry.rollouts, scores, rows_in_vain=inquiry.rows_in_vain, observed=inquiry.observed
             )
             in_order = self._chooser.next_rows(candidates, generator)
             questions = questions_about(in_order, inquiry.rollouts, among=candidates.rows)
@@ -245,12 +245,11 @@ class Appeals(Holder[AppealsConfig]):
 
     def _decision(self, hearing: Hearing, generator: Generator, *, details: bool) -> Curation:
         """The inner curator's curation of the batch with its verdicts; the chooser learns from them."""
-        heard = self._candidates(
-            hearing.rollouts, hearing.trial.scores, unanswered_rows=set(), observed=hearing.observed
-        )
+        heard = self._candidates(hearing.rollouts, hearing.trial.scores, rows_in_vain=set(), observed=hearing.observed)
         if self._inner_reads_trusted:
             self._chooser.learn(heard, generator)
             return self._inner.curate(hearing.rollouts, generator=generator, details=details)
+        # Before the chooser learns: what it makes of verdicts is what it held of the batch when it asked.
         rewards, weights = self._chooser.settled(heard, generator)
         self._chooser.learn(heard, generator)
         settled = replace(hearing.rollouts, rewards=rewards.to(hearing.rollouts.rewards))
@@ -262,13 +261,13 @@ class Appeals(Holder[AppealsConfig]):
         rollouts: Rollouts,
         scores: Float[Tensor, " b"],
         *,
-        unanswered_rows: set[int],
+        rows_in_vain: set[int],
         observed: Float[Tensor, " b"],
     ) -> Candidates:
         """What the chooser sees.
 
         Args:
-            unanswered_rows: no more is asked about these rows, which were asked about in vain.
+            rows_in_vain: no more is asked about these rows, which were asked about in vain.
             observed: [B] the rewards before any verdict, by which the values of verdicts are told in every round alike.
         """
         groups = rollouts.groups.tolist()
@@ -284,7 +283,7 @@ class Appeals(Holder[AppealsConfig]):
         rows = [
             row
             for row in rows_to_ask_about(rollouts)
-            if row not in unanswered_rows and not (self._chooser.needs_scores and has_no_score[row])
+            if row not in rows_in_vain and not (self._chooser.needs_scores and has_no_score[row])
         ]
         rewards = rollouts.rewards.cpu()
         has_no_reward = rewards.isnan().tolist()
@@ -294,12 +293,13 @@ class Appeals(Holder[AppealsConfig]):
             rows=rows,
             answers=answers,
             answered=answered,
-            in_vain={answers[row] for row in unanswered_rows},
+            in_vain={answers[row] for row in rows_in_vain},
             rewards=rewards,
-            trusted=trusted_rows(rollouts).cpu(),
+            trusted=trusted_mask(rollouts).cpu(),
             scores=scores,
             log_odds=self._inner.log_odds,
             verdict_values=self._seen_verdicts.values(observed, trusted_rewards(rollouts)),
+            shared_groups=frozenset(groups) if self.answer_reading == "shared" else groups_sharing_answers(rollouts),
         )
 
 
@@ -315,7 +315,7 @@ def drawn_of(budget: int, share: float) -> int:
 
 def trusted_rewards(rollouts: Rollouts) -> Float[Tensor, " m"]:
     """[M] the rewards of the rows that are trusted."""
-    return rollouts.rewards[trusted_rows(rollouts)]
+    return rollouts.rewards[trusted_mask(rollouts)]
 
 
 def differing(rewards: Float[Tensor, " a"], verdicts: Float[Tensor, " a"]) -> Bool[Tensor, " a"]:
@@ -330,33 +330,33 @@ class Inquiry:
 
     Attributes:
         rollouts: the batch with the verdicts so far, as rewards that are trusted.
-        answered_rows: the rows that have a verdict.
-        unanswered_rows: those that were asked about in vain.
+        judged_rows: the rows that have a verdict.
+        rows_in_vain: those that were asked about in vain.
         questions: how many distinct responses were asked about.
-        unanswered: how many of them got no verdict.
+        unjudged: how many of them got no verdict.
         observed: [B] the rewards before any verdict; NaN where a row was trusted already.
     """
 
     def __init__(self, rollouts: Rollouts) -> None:
         self.rollouts = rollouts
         self.observed = observed_rewards(rollouts)
-        self.answered_rows: list[int] = []
-        self.unanswered_rows: set[int] = set()
+        self.judged_rows: list[int] = []
+        self.rows_in_vain: set[int] = set()
         self.questions = 0
-        self.unanswered = 0
+        self.unjudged = 0
 
     def ask(self, questions: Sequence[Question]) -> None:
         """Asks all questions in one call; a verdict of None or NaN is none."""
         assert self.rollouts.second_rewards is not None
-        answers = ask(questions, self.rollouts.second_rewards)
+        verdicts = ask(questions, self.rollouts.second_rewards)
         self.questions += len(questions)
-        self.unanswered += answers.unanswered
-        self.answered_rows += answers.rows
+        self.unjudged += verdicts.missing
+        self.judged_rows += verdicts.rows
         asked_rows = {row for question in questions for row in question}
-        self.unanswered_rows |= asked_rows.difference(answers.rows)
+        self.rows_in_vain |= asked_rows.difference(verdicts.rows)
         rewards = self.rollouts.rewards
-        index = torch.tensor(answers.rows, dtype=torch.long, device=rewards.device)
-        verdicts = torch.tensor(answers.verdicts, dtype=torch.float64).to(rewards)
-        trusted = trusted_rows(self.rollouts).clone()
+        index = torch.tensor(verdicts.rows, dtype=torch.long, device=rewards.device)
+        values = torch.tensor(verdicts.values, dtype=torch.float64).to(rewards)
+        trusted = trusted_mask(self.rollouts).clone()
         trusted[index] = True
-        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, verdicts), trusted=trusted)
+        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, values), trusted=trusted)

@@ -39,6 +39,7 @@ class Candidates:
         scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
         log_odds: whether these are log-odds that a reward is wrong.
         verdict_values: the two values of the verdicts; None where rewards are no verdicts, or the values are not known.
+        shared_groups: the groups whose answers do not exclude each other: several may be right.
     """
 
     rollouts: Rollouts
@@ -52,6 +53,7 @@ class Candidates:
     scores: Float[Tensor, " b"]
     log_odds: bool
     verdict_values: VerdictValues | None
+    shared_groups: frozenset[int] = frozenset()
 
     @property
     def trusted_rows(self) -> list[int]:
@@ -90,6 +92,7 @@ class Candidates:
             return [False] * len(levels)
         return (levels == scored.max()).tolist()
 
+    @cached_property
     def known_answers(self) -> dict[GroupAnswer, bool]:
         """Whether an answer is right, of each that has a trusted row with a reward, by `truth_by_answer`."""
         answers = list(dict.fromkeys(self.answers))
@@ -101,9 +104,10 @@ class Candidates:
         )
         return {answer: said == 1 for answer, said in zip(answers, truth.tolist(), strict=True) if not math.isnan(said)}
 
+    @cached_property
     def known_rewards(self) -> dict[GroupAnswer, float]:
         """The reward of each of the `known_answers`: the lowest that a trusted row has which agrees with the truth."""
-        truth = self.known_answers()
+        truth = self.known_answers
         rewards: dict[GroupAnswer, list[float]] = defaultdict(list)
         for row in self.trusted_rows:
             answer = self.answers[row]
@@ -111,9 +115,15 @@ class Candidates:
                 rewards[answer].append(float(self.rewards[row]))
         return {answer: min(given) for answer, given in rewards.items()}
 
+    @cached_property
     def solved_groups(self) -> set[int]:
-        """The groups of which an answer is known to be right."""
-        return {group for (group, _), right in self.known_answers().items() if right}
+        """The groups whose right answer is known, so that all their other answers are wrong.
+
+        A response that is right but gives no answer says nothing of the others.
+        """
+        final_answers = {answer for answer, answered in zip(self.answers, self.answered, strict=True) if answered}
+        right = {answer for answer, is_right in self.known_answers.items() if is_right}
+        return {group for group, _ in right & final_answers} - self.shared_groups
 
     def lowest_reward(self) -> float:
         """What a wrong answer gets: the low verdict without a bonus, else the lowest reward; NaN without any reward."""
@@ -134,3 +144,10 @@ class Candidates:
         for answer, _ in counts.most_common():
             by_group[answer[0]].append(answer)
         return by_group
+
+
+def groups_sharing_answers(rollouts: Rollouts) -> frozenset[int]:
+    """The groups of which a row says that their answers do not exclude each other (`Rollouts.shared_answers`)."""
+    if rollouts.shared_answers is None:
+        return frozenset()
+    return frozenset(rollouts.groups[rollouts.shared_answers].tolist())

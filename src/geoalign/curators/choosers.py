@@ -50,11 +50,12 @@ class Chooser:
     def settled(self, candidates: Candidates, generator: Generator) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """[B] rewards, and [B] factors on the advantages, for an inner curator that reads no trusted rows.
 
-        A verdict counts for all rows of the group with an equal answer; of a group in which one answer is found to be
-        right, all others are wrong, and get the lowest reward (`Candidates.lowest_reward`). Trusted rows keep theirs.
+        A verdict counts for all rows of the group with an equal answer. Where answers exclude each other and one is
+        found to be right, all others are wrong, and get the lowest reward (`Candidates.lowest_reward`). Trusted rows
+        keep theirs.
         """
-        known = candidates.known_rewards()
-        solved = candidates.solved_groups()
+        known = candidates.known_rewards
+        solved = candidates.solved_groups
         lowest = candidates.lowest_reward()
         rewards = candidates.rewards.clone()
         for row, answer in enumerate(candidates.answers):
@@ -113,6 +114,8 @@ class RemainingError(Informative):
     changes no advantage, but the inner curator learns from it how often the verifier errs. `Informative` also has
     batches whose scores are no log-odds or whose rewards are no verdicts.
 
+    Where several answers of a group may be right, each is weighed as if the others were wrong.
+
     Args:
         enough: no more is asked in a batch once what is left is expected to be below this share of the squared norm of
             the advantages; 0: the budget is used up. It says nothing of batches that `Informative` has.
@@ -155,7 +158,7 @@ class RemainingError(Informative):
 
 @dataclass(frozen=True)
 class OpenAnswers:
-    """The answers of a group of which none is known to be right.
+    """Answers of a group, at most one of them right, of which nothing is known.
 
     Attributes:
         names: the answers that may be right.
@@ -213,9 +216,12 @@ class OpenAnswers:
 
 
 def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
-    """The groups whose right answer is not known, by ascending id; rewards above `middle` say "right"."""
-    known = candidates.known_answers()
-    solved = candidates.solved_groups()
+    """The answers of which it is not known whether they are right, by ascending group; above `middle` is "right".
+
+    Those of a group stand together. Where several of them may be right each stands alone.
+    """
+    known = candidates.known_answers
+    solved = candidates.solved_groups
     chances: dict[GroupAnswer, list[float]] = defaultdict(list)
     wrong = candidates.scores.double().sigmoid()
     for row in candidates.rows:
@@ -223,12 +229,16 @@ def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
         if candidates.answered[row] and answer not in known and answer[0] not in solved:
             accepted = float(candidates.rewards[row]) > middle
             chances[answer].append(1 - float(wrong[row]) if accepted else float(wrong[row]))
-    groups: dict[int, list[GroupAnswer]] = defaultdict(list)
+    by_group: dict[int, list[GroupAnswer]] = defaultdict(list)
     for answer in chances:
-        groups[answer[0]].append(answer)
+        by_group[answer[0]].append(answer)
+    exclusive_sets = []
+    for group in sorted(by_group):
+        names = by_group[group]
+        exclusive_sets += [[name] for name in names] if group in candidates.shared_groups else [names]
     found = []
-    for group in sorted(groups):
-        names = groups[group]
+    for names in exclusive_sets:
+        group = names[0][0]
         chance = [sum(chances[name]) / len(chances[name]) for name in names]
         scale = 1 / max(1.0, sum(chance))
         size = candidates.sizes[group]
@@ -252,16 +262,17 @@ class MajorityAnswers(Chooser):
     """One row of each group's most frequent answer; where that is refuted, in the next round of the next frequent one.
 
     In a round the groups come by the share k of their rows that give this answer, those whose k (1 - k) is largest
-    first: that is where the verdict decides most of the group's advantages. Groups of which an answer was found to be
-    right are done. Responses without an answer are never asked about, nor is an answer of which a row got no verdict.
+    first: that is where the verdict decides most of the group's advantages. A group is done once its right answer is
+    found, unless several may be right. Responses without an answer are never asked about, nor is an answer of which a
+    row got no verdict.
     """
 
     in_rounds = True
     requires = ("answers",)
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
-        known = candidates.known_answers()
-        solved = candidates.solved_groups()
+        known = candidates.known_answers
+        solved = candidates.solved_groups
         spokesman = candidates.spokesmen(candidates.rows)
         decides: dict[int, float] = {}
         for group, answers in candidates.answers_by_frequency().items():

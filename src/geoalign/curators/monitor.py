@@ -182,10 +182,10 @@ class Monitor(Holder[MonitorConfig]):
         assert rollouts.second_rewards is not None
         drawn = draw_rows(rollouts, self.config.checks, generator)
         questions = questions_about(drawn, rollouts, among=drawn)
-        answers = ask(questions, self._guard.of(rollouts.second_rewards))
-        self._random_checks.add(rollouts, answers.rows, answers.verdicts)
-        unanswered = float(answers.unanswered)
-        return {**self._random_checks.metrics(len(answers.rows)), "appeals_unanswered": unanswered}
+        verdicts = ask(questions, self._guard.of(rollouts.second_rewards))
+        self._random_checks.add(rollouts, verdicts.rows, verdicts.values)
+        checks = self._random_checks.metrics(len(verdicts.rows))
+        return {**checks, "appeals_unanswered": float(verdicts.missing)}
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
         """For each metric with an interval the difference b - a of its value now to its first one, with an interval.

@@ -29,18 +29,18 @@ Question = list[int]
 
 
 @dataclass(frozen=True)
-class Answers:
+class Verdicts:
     """What came of asking.
 
     Attributes:
         rows: the rows that have a verdict, with those that hold the same response as one that was asked about.
-        verdicts: the verdict on each.
-        unanswered: how many questions have none.
+        values: the verdict on each.
+        missing: how many questions got none.
     """
 
     rows: list[int]
-    verdicts: list[float]
-    unanswered: int
+    values: list[float]
+    missing: int
 
 
 def responses_of(rollouts: Rollouts) -> list[tuple[int, int]]:
@@ -50,7 +50,7 @@ def responses_of(rollouts: Rollouts) -> list[tuple[int, int]]:
     return list(zip(groups, keys, strict=True))
 
 
-def trusted_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+def trusted_mask(rollouts: Rollouts) -> Bool[Tensor, " b"]:
     """[B] whether a row is trusted; none is where the batch does not say."""
     if rollouts.trusted is None:
         return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
@@ -59,12 +59,12 @@ def trusted_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
 
 def open_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
     """[B] whether a row has a reward that may be wrong, as it is not trusted."""
-    return ~(rollouts.rewards.isnan() | trusted_rows(rollouts))
+    return ~(rollouts.rewards.isnan() | trusted_mask(rollouts))
 
 
 def observed_rewards(rollouts: Rollouts) -> Float[Tensor, " b"]:
     """[B] the rewards of the verifier that is checked, on the CPU; NaN where a row is trusted."""
-    return rollouts.rewards.masked_fill(trusted_rows(rollouts), torch.nan).cpu()
+    return rollouts.rewards.masked_fill(trusted_mask(rollouts), torch.nan).cpu()
 
 
 def rows_to_ask_about(rollouts: Rollouts) -> list[int]:
@@ -91,7 +91,7 @@ def questions_about(rows: Iterable[int], rollouts: Rollouts, *, among: Iterable[
     return list(questions.values())
 
 
-def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Answers:
+def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Verdicts:
     """Asks all questions in one call; a verdict of None or NaN is none.
 
     Raises:
@@ -99,14 +99,14 @@ def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Answers
     """
     rows: list[int] = []
     verdicts: list[float] = []
-    unanswered = 0
+    missing = 0
     for question, verdict in zip(questions, _verdicts_on(questions, second_rewards), strict=True):
         if verdict is None:
-            unanswered += 1
+            missing += 1
             continue
         rows += question
         verdicts += [verdict] * len(question)
-    return Answers(rows, verdicts, unanswered)
+    return Verdicts(rows=rows, values=verdicts, missing=missing)
 
 
 def _verdicts_on(questions: Sequence[Question], second_rewards: SecondRewards) -> list[float | None]:

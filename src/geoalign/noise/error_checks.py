@@ -171,13 +171,13 @@ def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: NoiseFit) -> Flo
 def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
     """[U, 2] verdicts 0 and 1 as the fit would have them.
 
-    First the truth is drawn: of each exclusive group one unit is right, or none, by its prior and by what trusted rows
+    First the truth is drawn: of each exclusive set one unit is right, or none, by its prior and by what trusted rows
     tell. Then each verdict errs by itself.
     """
     units = copies.units
     chances = units.chances_of_truth(fit)
-    labels = int(units.exclusive.max()) + 1
-    none_right = 1 - torch.bincount(units.exclusive, weights=chances, minlength=labels)
+    labels = int(units.exclusive_set.max()) + 1
+    none_right = 1 - torch.bincount(units.exclusive_set, weights=chances, minlength=labels)
 
     def with_gumbel_noise(chance: Tensor) -> Tensor:
         """Adds Gumbel noise to log-probabilities: each entry is the largest with its own probability."""
@@ -185,8 +185,8 @@ def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Flo
         return chance.clamp(min=1e-300).log() - (-uniform.log()).log()
 
     of_units = with_gumbel_noise(chances)
-    best = with_gumbel_noise(none_right).scatter_reduce(0, units.exclusive, of_units, "amax")
-    right = of_units == best[units.exclusive]
+    best = with_gumbel_noise(none_right).scatter_reduce(0, units.exclusive_set, of_units, "amax")
+    right = of_units == best[units.exclusive_set]
     missed, false_positive = fit.error_rates
     rows = units.counts.sum(dim=1)
     chance_of_reward = torch.where(right, 1 - missed, false_positive)
@@ -212,7 +212,7 @@ def _copies(patterns: Patterns) -> _Copies:
     first_of_group = size_of_group.cumsum(0) - size_of_group
     place_in_group = torch.arange(len(group)) - first_of_group[group]
     unit = sorted_units[start[pattern_of_group][group] + place_in_group]
-    exclusive = units.exclusive[unit] * groups + group
+    exclusive_set = units.exclusive_set[unit] * groups + group
     copied = replace(
         units,
         group=group,
@@ -221,7 +221,7 @@ def _copies(patterns: Patterns) -> _Copies:
         features=units.features[unit],
         fixed_log_odds=units.fixed_log_odds[unit],
         weight=torch.ones(len(unit)).double(),
-        exclusive=exclusive.unique(return_inverse=True)[1],
+        exclusive_set=exclusive_set.unique(return_inverse=True)[1],
         shared=units.shared[unit],
     )
     return _Copies(copied, group, groups)

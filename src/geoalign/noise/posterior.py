@@ -143,7 +143,7 @@ class _Beliefs:
         prior, mean, variance, wrong: [N] as in `Posterior`.
         compared: [N] the rows that tell the slope of the posterior mean on the truth.
         same_truth: [N] rows of one label share their true value.
-        exclusive: [N] of the true values with one label at most one is 1.
+        exclusive_set: [N] the number of a set of true values of which at most one is 1.
         fit, units, metrics: as in `Posterior`.
     """
 
@@ -153,7 +153,7 @@ class _Beliefs:
     wrong: Float[Tensor, " n"]
     compared: Bool[Tensor, " n"]
     same_truth: Int[Tensor, " n"]
-    exclusive: Int[Tensor, " n"]
+    exclusive_set: Int[Tensor, " n"]
     fit: NoiseFit | None
     units: Units | None
     metrics: dict[str, float]
@@ -265,7 +265,7 @@ def _no_beliefs(rows: NoisyRows, observations: _Observations) -> _Beliefs:
         wrong=zero,
         compared=torch.zeros_like(observations.judged),
         same_truth=rows.response,
-        exclusive=rows.response,
+        exclusive_set=rows.response,
         fit=None,
         units=None,
         metrics={},
@@ -295,7 +295,7 @@ def _verdict_beliefs(
         wrong=(observations.value - right).abs(),
         compared=observations.judged & ~rows.trusted & ~is_told,
         same_truth=units.of_row,
-        exclusive=units.exclusive[units.of_row],
+        exclusive_set=units.exclusive_set[units.of_row],
         fit=fit,
         units=units,
         metrics={
@@ -323,7 +323,7 @@ def _value_beliefs(
         fit=found.fit,
         compared=judged & ~rows.trusted & (observations.value != 0) & single,
         same_truth=rows.response,
-        exclusive=rows.response,
+        exclusive_set=rows.response,
         units=None,
         metrics={},
     )
@@ -378,12 +378,12 @@ def _group_variance(
 ) -> Float[Tensor, " n"]:
     """[N] the variance of the sum of the true values over the row's group.
 
-    Rows of one unit are right together, and of an exclusive group at most one unit is. So a row adds
-    n_u E[t^2] - E[t] sum E[t'], n_u the open rows of its unit and t' those of its exclusive group.
+    Rows of one unit are right together, and of an exclusive set at most one unit is. So a row adds
+    n_u E[t^2] - E[t] sum E[t'], n_u the open rows of its unit and t' those of its exclusive set.
     """
     expected = mean * open_rows
     expected_square = variance + expected.square()
     rows_of_unit = sum_by_label(open_rows, beliefs.same_truth)[beliefs.same_truth]
-    expected_of_exclusive = sum_by_label(expected, beliefs.exclusive)[beliefs.exclusive]
-    added = rows_of_unit * expected_square - expected * expected_of_exclusive
+    expected_of_set = sum_by_label(expected, beliefs.exclusive_set)[beliefs.exclusive_set]
+    added = rows_of_unit * expected_square - expected * expected_of_set
     return sum_by_label(added, rows.group)[rows.group]

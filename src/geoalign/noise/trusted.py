@@ -29,9 +29,9 @@ def truth_by_answer(
         verdict: [N] 1 or 0; of rows that are not trusted anything.
         answer: [N] the number of the row's answer, from 0.
     """
-    trusted_rows = sum_by_label(trusted, answer)
-    share = sum_by_label(verdict.masked_fill(~trusted, 0), answer) / trusted_rows.clamp(min=1)
-    return (share > 0.5).double().masked_fill(trusted_rows == 0, torch.nan)
+    trusted_count = sum_by_label(trusted, answer)
+    share = sum_by_label(verdict.masked_fill(~trusted, 0), answer) / trusted_count.clamp(min=1)
+    return (share > 0.5).double().masked_fill(trusted_count == 0, torch.nan)
 
 
 def known_truth(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geoalign.noise.channel import COLD_ROUNDS, NoiseFit, starts_of
 from geoalign.noise.rows import NoisyRows, sum_by_label
-from geoalign.noise.trusted import ruled_out
+from geoalign.noise.trusted import ruled_out, truth_by_answer
 
 # Pseudo-counts of a group's Beta rate: of two rows the other's verdict must not outweigh a row's own.
 _RATE_PSEUDO = 4.0
@@ -42,11 +42,11 @@ class Units:
         of_row: [N] the unit of each row.
         group: [C] the group of each unit.
         counts: [C, 2] how many verdicts 0 and 1 a unit got.
-        known_log_odds: [C] log-odds that trusted rows add.
+        known_log_odds: [C] log-odds that trusted rows add; 0 where the unit has none.
         features: [C, F] x, what the prior is made of.
         fixed_log_odds: [C] log-odds of the prior that are not fitted: of units without an answer among answers.
         weight: [C] of the unit in the fit.
-        exclusive: [C] of the units with one label at most one is right.
+        exclusive_set: [C] the number of the unit's set, of which at most one unit is right.
         shared: [C] whether the rows say that the answers of the unit's group do not exclude each other.
         prior_theta: [F] prior mean of theta.
         least_theta: [F] lower bound of theta.
@@ -60,7 +60,7 @@ class Units:
     features: Float[Tensor, "c f"]
     fixed_log_odds: Float[Tensor, " c"]
     weight: Float[Tensor, " c"]
-    exclusive: Int[Tensor, " c"]
+    exclusive_set: Int[Tensor, " c"]
     shared: Bool[Tensor, " c"]
     prior_theta: Float[Tensor, " f"]
     least_theta: Float[Tensor, " f"]
@@ -135,9 +135,9 @@ class Units:
         weight = self.weight
         gradient = x.T @ (weight * (right - prior)) - (theta - self.prior_theta)
 
-        labels = int(self.exclusive.max()) + 1
+        labels = int(self.exclusive_set.max()) + 1
         mean_of_unit = x * (prior * weight.sqrt())[:, None]
-        mean_of_group = x.new_zeros(labels, x.shape[1]).index_add(0, self.exclusive, mean_of_unit)
+        mean_of_group = x.new_zeros(labels, x.shape[1]).index_add(0, self.exclusive_set, mean_of_unit)
         squares = x.T @ (x * (weight * prior)[:, None])
         of_prior = torch.eye(x.shape[1]).double()
         hessian = squares - mean_of_group.T @ mean_of_group + of_prior
@@ -157,14 +157,14 @@ class Units:
         return (1 - mixed / expected).clamp(0, 1)
 
     def _shares(self, log_odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
-        """[C] P(right): a softmax over the units of an exclusive group and "none of them", whose log-odds are 0."""
-        labels = int(self.exclusive.max()) + 1
+        """[C] P(right): a softmax over the units of an exclusive set and "none of them", whose log-odds are 0."""
+        labels = int(self.exclusive_set.max()) + 1
         none_right = log_odds.new_zeros(labels)
-        highest = none_right.scatter_reduce(0, self.exclusive, log_odds.detach(), "amax")
+        highest = none_right.scatter_reduce(0, self.exclusive_set, log_odds.detach(), "amax")
         # Over the highest of the group, so that none overflows.
-        odds = (log_odds - highest[self.exclusive]).exp()
-        all_odds = (-highest).exp().index_add(0, self.exclusive, odds)
-        return odds / all_odds[self.exclusive]
+        odds = (log_odds - highest[self.exclusive_set]).exp()
+        all_odds = (-highest).exp().index_add(0, self.exclusive_set, odds)
+        return odds / all_odds[self.exclusive_set]
 
 
 def verdict_units(
@@ -209,8 +209,8 @@ def verdict_units(
     fitted = answered | lone_response
     own_label = len(group) + torch.arange(len(group))
     shared = sum_by_label(~rows.exclusive, unit) > 0
-    exclusive_label = torch.where(answered & ~shared & exclusive, group, own_label)
-    trusted_verdicts = sum_by_label((2 * verdict - 1) * (judged & rows.trusted), unit)
+    set_label = torch.where(answered & ~shared & exclusive, group, own_label)
+    truth = truth_by_answer(judged & rows.trusted, verdict, unit)
     lacks_answer = ~fitted
     fixed_log_odds = _UNANSWERED_LOG_ODDS * lacks_answer
     if exclusive:
@@ -221,11 +221,11 @@ def verdict_units(
         of_row=unit,
         group=group,
         counts=by_verdict(unit, verdict, judged & ~rows.trusted),
-        known_log_odds=_CERTAIN * trusted_verdicts,
+        known_log_odds=(_CERTAIN * (2 * truth - 1)).masked_fill(truth.isnan(), 0.0),
         features=torch.stack([each.double() for each in features], dim=1),
         fixed_log_odds=fixed_log_odds,
         weight=sum_by_label(rows.weights, unit) / size * fitted,
-        exclusive=exclusive_label.unique(return_inverse=True)[1],
+        exclusive_set=set_label.unique(return_inverse=True)[1],
         shared=shared,
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,

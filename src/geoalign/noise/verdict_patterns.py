@@ -67,7 +67,7 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
         features=features,
         fixed_log_odds=units.fixed_log_odds[kept],
         weight=times[of_unit].double(),
-        exclusive=_numbered_as_they_come(units.exclusive[kept]),
+        exclusive_set=_numbered_as_they_come(units.exclusive_set[kept]),
         shared=units.shared[kept],
         prior_theta=prior_theta,
         least_theta=torch.full_like(prior_theta, -torch.inf),

@@ -119,8 +119,8 @@ class Care(Chooser):
         """The next answer of the first prompt whose label is not known yet."""
         with full_precision(candidates.rollouts):
             judgement = self._judged(candidates, generator)
-        known = candidates.known_answers()
-        solved = candidates.solved_groups()
+        known = candidates.known_answers
+        solved = candidates.solved_groups
         spokesman = candidates.spokesmen(candidates.rows)
         by_frequency = candidates.answers_by_frequency()
         for place in judgement.places_by_priority():
@@ -148,7 +148,7 @@ class Care(Chooser):
         with full_precision(candidates.rollouts):
             judgement = self._judged(candidates, generator)
         labelled = labelled_groups(candidates)
-        right = candidates.known_answers()
+        right = candidates.known_answers
         by_frequency = candidates.answers_by_frequency()
         rewards = torch.zeros_like(candidates.rewards)
         weights = torch.zeros_like(candidates.rewards)
@@ -222,5 +222,5 @@ def _gaps_by_count(candidates: Candidates, groups: list[int], possible: Bool[Ten
         size = candidates.sizes[group]
         voted = candidates.counts[by_frequency[group][0]]
         for count in possible[place].nonzero()[:, 0].tolist():
-            gaps[place, count] = corrective_gap(size, voted, min(count, size - voted))
+            gaps[place, count] = corrective_gap(size, voted, count)
     return gaps

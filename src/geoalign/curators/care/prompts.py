@@ -73,7 +73,7 @@ def read_prompts(candidates: Candidates, *, width: int, size: int) -> tuple[list
     if candidates.rollouts.lengths is not None:
         lengths = candidates.rollouts.lengths.cpu().float()
         lengths = lengths / lengths.max().clamp(min=1)
-    right = candidates.known_answers()
+    right = candidates.known_answers
     by_frequency = candidates.answers_by_frequency()
     groups = sorted(by_frequency)
     rows_of: dict[int, list[int]] = defaultdict(list)
@@ -148,8 +148,8 @@ def _no_prompts(width: int, size: int) -> Prompts:
 
 def labelled_groups(candidates: Candidates) -> set[int]:
     """The groups whose label is known: one answer is right, or each has been refuted."""
-    known = candidates.known_answers()
-    solved = candidates.solved_groups()
+    known = candidates.known_answers
+    solved = candidates.solved_groups
     by_frequency = candidates.answers_by_frequency()
     return {
         group

@@ -290,12 +290,22 @@ def checks_shares() -> list[Share]:
 
 
 def no_harm() -> list[Comparison]:
-    """Is `denoise` anywhere below GRPO, and does it keep what the earlier version gained?"""
+    """Is `denoise` anywhere below GRPO, and does it keep what `denoise_modelled` gained?"""
     found = []
     for setting in runs.NO_HARM:
         key = f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}"
         found.append(_one(key, setting.label, setting.level, "denoise", planned=PRIMARY))
         found.append(_one(f"{key}.modelled", setting.label, setting.level, "denoise_modelled"))
+    return found
+
+
+def mended() -> list[Comparison]:
+    """Is the mended `denoise` anywhere below GRPO?"""
+    found = []
+    for setting in runs.MENDED:
+        planned = PRIMARY if setting in runs.MENDED_FLIPPED else SECONDARY
+        key = f"mended.{setting.folder.removesuffix('_mended')}.{setting.name}"
+        found.append(_one(key, setting.label, setting.level, "denoise", planned=planned))
     return found
 
 
@@ -338,6 +348,7 @@ GROUPS = {
     "repeated": repeated,
     "checks": checks,
     "no_harm": no_harm,
+    "mended": mended,
     "tuned": tuned,
     "long": long,
 }

@@ -1,4 +1,4 @@
-"""Which gains of the earlier `denoise` count, by unit and by rule, and which planned levels and arms have not run."""
+"""Which gains of version 2 of `denoise` count, by unit and by rule, and which planned levels and arms have not run."""
 
 from __future__ import annotations
 

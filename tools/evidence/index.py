@@ -44,6 +44,7 @@ ONE = (
 TWELVE_PLAN = "d9a2cacc"
 CHECKS_PLAN = "edcc4e52"
 NO_HARM_PLAN = "98ff5050"
+MENDED_PLAN = "bf6d8551"
 GEOALIGN_PLAN = "35dad7db"
 GAIN = "`denoise` minus `grpo`"
 
@@ -76,11 +77,17 @@ def rows() -> Iterator[list[str]]:
         yield [setting.label, words, f"`{CHECKS_PLAN}`", str(pairs), beaten, "-", f"`{setting.folder}`"]
     pairs = min(setting.level.over_warm_starts("denoise").pairs for setting in runs.NO_HARM)
     folders = "`math_no_harm` and `math_hard_no_harm`"
-    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed()}"
+    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed(runs.NO_HARM)}"
     kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept()}"
     yield ["no harm, eight levels", GAIN, f"`{NO_HARM_PLAN}`", str(pairs), unharmed, "-", folders]
-    beside = "`denoise` beside the earlier version"
-    yield ["the same, where the earlier version gained", beside, f"`{NO_HARM_PLAN}`", str(pairs), kept, "-", folders]
+    beside = "`denoise` beside `denoise_modelled`"
+    yield ["the same, where `denoise_modelled` gained", beside, f"`{NO_HARM_PLAN}`", str(pairs), kept, "-", folders]
+    pairs = min(setting.level.over_warm_starts("denoise").pairs for setting in runs.MENDED_FLIPPED)
+    folders = "`math_mended` and `math_hard_mended`"
+    unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed(runs.MENDED_FLIPPED)}"
+    not_far = f"{verdicts.not_far_below(runs.MENDED_FLIPPED)} runs at most {verdicts.FARTHEST_BELOW} below"
+    mended = "no harm, the mended rule, four levels"
+    yield [mended, GAIN, f"`{MENDED_PLAN}`", str(pairs), f"{unharmed}, {not_far}", "-", folders]
     gained = f"above zero at {values()['geoalign.levels_gained']}"
     injected = "injected errors, eleven levels"
     folders = "`math_denoise`, `math_hard_denoise`, `dialogue_denoise_again`, `dialogue_wide`, `dialogue_unbiased`"

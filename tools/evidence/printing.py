@@ -62,3 +62,18 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |\n".replace("|  ", "| ")
+
+
+def listed(gains: Iterable[float]) -> str:
+    """`+0.013, -0.002`."""
+    return ", ".join(signed_number(gain, 3) for gain in gains)
+
+
+def excludes_zero(found: Interval) -> bool:
+    """Whether an interval lies on one side of zero."""
+    return found.low > 0 or found.high < 0
+
+
+def bold_if(condition: bool, text: str) -> str:
+    """The text, in bold where the condition holds."""
+    return f"**{text}**" if condition else text

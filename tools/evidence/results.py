@@ -164,6 +164,10 @@ class Level:
         curves = list(self.curves(arm).values())
         return Series(curves[0].steps, np.mean([curve.values for curve in curves], axis=0))
 
+    def before(self) -> float:
+        """The score before training, mean over GRPO's runs."""
+        return float(np.mean([curve.values[0] for curve in self.curves("grpo").values()]))
+
     def updates(self) -> int:
         """How many updates GRPO's runs have."""
         return int(self.curve("grpo").steps[-1])

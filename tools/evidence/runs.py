@@ -33,7 +33,7 @@ FLATTERY = "dialogue, flattery rewarded"
 WIDER = "dialogue, wider model, 40% reversed"
 LESS_BIAS = "dialogue, less bias, 40% reversed"
 
-# The eleven levels with the earlier `denoise`. A fixed share of every prompt's rewards is wrong, as in the paper.
+# The eleven levels with version 2 of `denoise`. A fixed share of every prompt's rewards is wrong, as in the paper.
 EARLIER = (
     Setting(THREE_20, "math_denoise", "flip_20"),
     Setting(THREE_40, "math_denoise", "flip_40"),
@@ -47,10 +47,10 @@ EARLIER = (
     Setting(WIDER, "dialogue_wide", "extremes_40"),
     Setting(LESS_BIAS, "dialogue_unbiased", "extremes_40"),
 )
-# SmolLM2-135M with the first default of `denoise`, expected rewards. Its plan is configs/real.
-EARLIER_SMOLLM2 = Setting("SmolLM2, 40%, old default, 3 seeds", "real_maths", "flip_40")
+# SmolLM2-135M with version 1 of `denoise`. Its plan is configs/real.
+EARLIER_SMOLLM2 = Setting("SmolLM2, 40%, version 1, 3 seeds", "real_maths", "flip_40")
 
-# A later `denoise`, with one seed on each of twelve fresh warm starts.
+# Version 3 of `denoise`, with one seed on each of twelve fresh warm starts.
 TWELVE = (
     Setting(THREE_20, "math_twelve", "flip_20"),
     Setting(THREE_40, "math_twelve", "flip_40"),
@@ -115,7 +115,8 @@ CHECKS = (
     Setting("errors repeat, 40%", "math_checks", "repeated_40"),
     Setting("40% flipped", "math_checks", "flip_40"),
 )
-# GRPO, today's `denoise` and the earlier one side by side, where verdicts may not tell how far to believe them.
+# GRPO, version 4 of `denoise` and `unidentified: modelled` side by side, where verdicts may not tell how far to believe
+# them.
 NO_HARM = (
     Setting("three numbers, no wrong rewards", "math_no_harm", "none"),
     Setting(THREE_20, "math_no_harm", "flip_20"),
@@ -126,6 +127,15 @@ NO_HARM = (
     Setting(FIVE_20, "math_hard_no_harm", "flip_20"),
     Setting(FIVE_40, "math_hard_no_harm", "flip_40"),
 )
+# GRPO and the mended `denoise`: a planned test at the levels with flips, and beside it one level where errors repeat.
+MENDED_FLIPPED = (
+    Setting(THREE_20, "math_mended", "flip_20"),
+    Setting(THREE_40, "math_mended", "flip_40"),
+    Setting(FIVE_20, "math_hard_mended", "flip_20"),
+    Setting(FIVE_40, "math_hard_mended", "flip_40"),
+)
+MENDED_REPEATED = Setting("three numbers, errors repeat, 40%", "math_mended", "repeated_40")
+MENDED = (*MENDED_FLIPPED, MENDED_REPEATED)
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

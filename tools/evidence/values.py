@@ -76,6 +76,9 @@ def _of_smollm2() -> Named:
     for arm in ("grpo", "denoise"):
         yield f"substring.{arm}_final_beside_true", plain(mean(on_seeds_with_true_rewards(arm)), 2)
     levels = [runs.ROUND_4.level, runs.ROUND_5.level]
+    # GRPO has two runs on each warm start of round 4, and one of round 5.
+    yield "substring.before", plain(mean([level.before() for level in levels]), 2)
+    yield "flipped.before", plain(runs.FLIPPED.level.before(), 2)
     above = [denoise > level.scores("grpo")[seed] for level in levels for seed, denoise in _runs_of_denoise(level)]
     yield "substring.runs_above", f"{sum(above)} of {len(above)}"
     for name, level in {"flipped": runs.FLIPPED.level, "flipped_expected": runs.FLIPPED_EXPECTED.level}.items():
@@ -98,7 +101,7 @@ def _runs_of_denoise(level: Level) -> list[tuple[int, float]]:
 
 
 def _of_the_twelve() -> Named:
-    """The later `denoise` with one seed on each of twelve fresh warm starts."""
+    """Version 3 of `denoise` with one seed on each of twelve fresh warm starts."""
     levels = {one.label: one.level for one in runs.TWELVE}
     gains = [level.score("denoise") for level in levels.values()]
     corrected = holm([gain.p for gain in gains])
@@ -113,13 +116,19 @@ def _of_the_twelve() -> Named:
     yield "twelve.share_interval_highest", f"{max(share.high for share in found_shares):.0%}"
     for arm, name in ARM_NAMES.items():
         yield f"three_numbers_40.{name}_final", plain(levels[runs.THREE_40].final(arm), 2)
+        yield f"five_numbers_40.{name}_final", plain(levels[runs.FIVE_40].final(arm), 2)
+    yield "three_numbers_40.before", plain(levels[runs.THREE_40].before(), 2)
+    yield "five_numbers_40.before", plain(levels[runs.FIVE_40].before(), 2)
+    on_dialogue = [levels[label].row("denoise").gold for label in (runs.DIALOGUE_20, runs.DIALOGUE_40, runs.LESS_BIAS)]
+    fell = sum(gold.difference.interval.high < 0 for gold in on_dialogue)
+    yield "twelve.gold_fell", f"{fell} of {len(on_dialogue)}"
     gold = levels[runs.DIALOGUE_40].row("denoise").gold.difference.interval
     yield "twelve.gold_at_dialogue_40", signed_number(gold.estimate, 2)
     yield "twelve.gold_at_dialogue_40.interval", signed(gold, 2)
 
 
 def _of_the_earlier() -> Named:
-    """The earlier `denoise`: twenty seeds in four blocks, eleven levels."""
+    """Version 2 of `denoise`: twenty seeds in four blocks, eleven levels."""
     levels = {one.label: one.level for one in runs.EARLIER}
     by_level = {label: level.by_warm_start("denoise") for label, level in levels.items()}
     means = [gain for gains in by_level.values() for gain in gains]
@@ -218,11 +227,12 @@ def _of_repeated_errors() -> Named:
     """Final scores where errors repeat with the answer, on the warm starts on which `appeals` ran."""
     for arm, name in {**ARM_NAMES, "appeals": "appeals", "checked_majority": "checked_majority"}.items():
         yield f"repeated_40.{name}_final", plain(runs.APPEALS.level.final(arm), 2)
+    yield "repeated_40.before", plain(runs.APPEALS.level.before(), 2)
 
 
 def _of_the_newest_plans() -> Named:
     """The verdicts of no harm and of which responses to check, and on how many of the planned warm starts."""
-    for name, settings in {"checks": runs.CHECKS, "no_harm": runs.NO_HARM}.items():
+    for name, settings in {"checks": runs.CHECKS, "no_harm": runs.NO_HARM, "mended": runs.MENDED}.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
     for setting in runs.CHECKS:
@@ -231,12 +241,21 @@ def _of_the_newest_plans() -> Named:
     collapsed = runs.COLLAPSED.level
     for arm in ("grpo", "denoise"):
         yield f"no_harm.collapsed_{arm}", plain(collapsed.scores(arm)[runs.COLLAPSED_SEED], 3)
-    yield "no_harm.unharmed", str(verdicts.unharmed())
+    yield "no_harm.unharmed", str(verdicts.unharmed(runs.NO_HARM))
     yield "no_harm.kept", str(verdicts.kept())
     for setting in runs.NO_HARM:
         share = verdicts.share_kept(setting)
         if share is not None:
             yield f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}.kept", f"{share:.0%}"
+
+
+def _of_the_mended() -> Named:
+    """The verdict of the mended rule, and how far the lowest run lies below GRPO's."""
+    yield "mended.unharmed", str(verdicts.unharmed(runs.MENDED_FLIPPED))
+    yield "mended.not_far_below", str(verdicts.not_far_below(runs.MENDED_FLIPPED))
+    gains = [gain for setting in runs.MENDED_FLIPPED for gain in verdicts.gains_by_seed(setting)]
+    yield "mended.lowest_gain", signed_number(min(gains), 3)
+    yield "mended.runs_above", f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
 
 
 def _of_tuning() -> Named:
@@ -389,6 +408,7 @@ SOURCES = (
     _of_dialogue,
     _of_repeated_errors,
     _of_the_newest_plans,
+    _of_the_mended,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

@@ -1,7 +1,8 @@
-"""The verdicts of two plans, by the rules that were written before the runs: no harm, and which responses to check."""
+"""The verdicts of three plans, by the rules that were written before the runs: no harm twice, and which checks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoalign.statistics import Interval
@@ -11,7 +12,9 @@ from tools.evidence.runs import Setting
 
 # `denoise` does no harm at a level if the whole interval of its gain over GRPO lies above this.
 MOST_HARM = -0.02
-# The least share of the earlier version's gain that today's has to keep.
+# A run of the mended `denoise` fails if it ends further below GRPO's run of the same seed.
+FARTHEST_BELOW = 0.1
+# The least share of the gain of `denoise_modelled` that `denoise` has to keep.
 LEAST_KEPT = 0.9
 
 
@@ -32,21 +35,34 @@ def gain(setting: Setting, arm: str, against: str = "grpo") -> Interval:
 
 
 def share_kept(setting: Setting) -> float | None:
-    """Today's mean gain as a share of the earlier version's; None where the earlier one gained nothing for certain."""
-    earlier = gain(setting, "denoise_modelled")
-    if earlier.low <= 0:
+    """The mean gain of `denoise` as a share of that of `denoise_modelled`; None where the latter is not certain."""
+    without_rule = gain(setting, "denoise_modelled")
+    if without_rule.low <= 0:
         return None
-    return gain(setting, "denoise").estimate / earlier.estimate
+    return gain(setting, "denoise").estimate / without_rule.estimate
 
 
-def unharmed() -> Verdict:
+def unharmed(settings: Sequence[Setting]) -> Verdict:
     """At how many levels the interval of `denoise` minus GRPO lies above `MOST_HARM`."""
-    passed = sum(gain(setting, "denoise").low > MOST_HARM for setting in runs.NO_HARM)
-    return Verdict(passed, len(runs.NO_HARM))
+    passed = sum(gain(setting, "denoise").low > MOST_HARM for setting in settings)
+    return Verdict(passed, len(settings))
+
+
+def gains_by_seed(setting: Setting) -> list[float]:
+    """What each run of `denoise` gains over GRPO's run of the same seed."""
+    of_grpo = setting.level.scores("grpo")
+    of_denoise = setting.level.scores("denoise")
+    return [of_denoise[seed] - of_grpo[seed] for seed in sorted(of_grpo.keys() & of_denoise.keys())]
+
+
+def not_far_below(settings: Sequence[Setting]) -> Verdict:
+    """How many runs of `denoise` end at most `FARTHEST_BELOW` below GRPO's run of the same seed."""
+    gains = [gain for setting in settings for gain in gains_by_seed(setting)]
+    return Verdict(sum(gain >= -FARTHEST_BELOW for gain in gains), len(gains))
 
 
 def kept() -> Verdict:
-    """At how many of the levels where the earlier version gained today's keeps `LEAST_KEPT` of the gain."""
+    """At how many of the levels where `denoise_modelled` gained `denoise` keeps `LEAST_KEPT` of the gain."""
     shares = [share for share in map(share_kept, runs.NO_HARM) if share is not None]
     return Verdict(sum(share >= LEAST_KEPT for share in shares), len(shares))
 

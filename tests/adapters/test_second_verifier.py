@@ -42,7 +42,7 @@ def test_math_verify_compares_with_the_gold_answer_alone():
     assert asking("math_verify").rewards(rows) == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("gold", ["One and one make \\boxed{2}.", "One and one.\n#### 2", ["2"], 2])
+@pytest.mark.parametrize("gold", ["One and one make \\boxed{2}.", "One and one.\n#### 2", ["2"], 2, ["7", "2"]])
 def test_math_verify_reads_the_answer_of_a_whole_solution(gold):
     assert asking("math_verify").rewards([{**row, "solution": gold} for row in ROWS]) == [0.0, 1.0, 0.0]
 

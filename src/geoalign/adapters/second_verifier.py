@@ -107,18 +107,15 @@ class SecondVerifier:
         return f"{self._verifier.name} needs gold answers: expected one in {names}, got none; set {self._gold.setting}"
 
     def _question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The row as a verifier reads it: `answer` is the gold answer."""
+        """The row as a verifier reads it: `answer` is the gold answer, a list where several are right."""
         gold = self._gold.of(row)
         if self._verifier.kind == "function":
             return {**row, "answer": gold}
-        gold = gold.tolist() if hasattr(gold, "tolist") else gold
-        if isinstance(gold, (list, tuple)) and len(gold) == 1:
-            gold = gold[0]
-        text = None if gold is None else str(gold)
+        golds = _gold_texts(gold)
         if not self._verifier.needs_gold:
-            return {**row, "answer": text}
+            return {**row, "answer": _one_or_several(golds)}
         # Other columns might be taken for what the response answers.
-        answer = None if text is None else _answer_of_solution(text)
+        answer = _one_or_several([_answer_of_solution(text) for text in golds])
         return {"prompt": row["prompt"], "response": row["response"], "answer": answer}
 
     def _verdicts(self, rows: Rows) -> tuple[list[Verdict], str | None]:
@@ -149,6 +146,20 @@ class SecondVerifier:
         # In this thread an exit of a user's function ends nothing but its call.
         except BaseException as error:
             return error
+
+
+def _gold_texts(gold: Any) -> list[str]:
+    """The gold answers as texts: of a list or an array each entry is one."""
+    gold = gold.tolist() if hasattr(gold, "tolist") else gold
+    golds = gold if isinstance(gold, (list, tuple)) else [gold]
+    return [str(each) for each in golds if each is not None]
+
+
+def _one_or_several(golds: list[str]) -> str | list[str] | None:
+    """The only gold answer, a list of several, or None without any."""
+    if len(golds) > 1:
+        return golds
+    return golds[0] if golds else None
 
 
 def _answer_of_solution(text: str) -> str:

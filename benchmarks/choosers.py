@@ -26,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", default="repeated_40,flips_40", help="names, separated by commas")
     parser.add_argument("--checks", default="6,13,26", help="numbers, separated by commas")
+    parser.add_argument("--wrong-checks", type=float, default=0.0, help="share of answers that are checked wrongly")
     parser.add_argument("--arms", default=ARMS, help="choosers, separated by commas; behind a slash the inner curator")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -37,7 +38,10 @@ def main() -> None:
         for checks in map(int, options.checks.split(",")):
             of_first: Tensor | None = None
             for arm in options.arms.split(","):
-                runs = [train(WORLDS[name], curator_of(arm, checks), seed, checks=True) for seed in seeds]
+                runs = [
+                    train(WORLDS[name], curator_of(arm, checks), seed, checks=True, wrong_checks=options.wrong_checks)
+                    for seed in seeds
+                ]
                 finals = torch.tensor([final for final, _ in runs])
                 of_first = finals if of_first is None else of_first
                 difference = finals - of_first

@@ -64,6 +64,8 @@ WORLDS = {
     "flips_20": World(wrong=0.2),
     "flips_40": World(wrong=0.4),
     "flips_40_small_batches": World(groups=5, size=8, wrong=0.4, unanswered=0.3, unanswered_rewarded=0.4),
+    "flips_45": World(wrong=0.45),
+    "coin": World(wrong=0.5),
     "half_repeated_40": World(wrong=0.4, repeated=0.5),
     "repeated_20": World(wrong=0.2, repeated=1.0),
     "repeated_40": World(wrong=0.4, repeated=1.0),
@@ -139,16 +141,26 @@ def observed_rewards(
     return torch.where(response == ANSWERS, praised, rewards), true
 
 
-def verdicts_of(true: Tensor) -> Callable[[Sequence[int]], list[float]]:
-    """An exact second verifier: the true rewards [B] of the rows that it is asked about."""
-    return lambda rows: [float(true[row]) for row in rows]
+def second_verdicts(
+    true: Tensor, group: Tensor, response: Tensor, wrong_share: float, draw: Generator
+) -> Callable[[Sequence[int]], list[float]]:
+    """A second verifier: the true rewards [B] of the rows that it is asked about, but for a share of the answers.
+
+    On these it is wrong, whichever row gives them.
+    """
+    wrong = torch.rand(int(group.max()) + 1, ANSWERS + 1, generator=draw) < wrong_share
+    verdicts = torch.where(wrong[group, response], 1 - true, true)
+    return lambda rows: [float(verdicts[row]) for row in rows]
 
 
-def train(world: World, curator: Any, seed: int, *, checks: bool = False) -> tuple[float, dict[str, float]]:
+def train(
+    world: World, curator: Any, seed: int, *, checks: bool = False, wrong_checks: float = 0.0
+) -> tuple[float, dict[str, float]]:
     """Trains one policy.
 
     Args:
-        checks: whether the curator may ask for the true reward of a row; all responses with an answer are the same one.
+        checks: whether the curator may ask a second verifier about rows; all responses with an answer are the same one.
+        wrong_checks: the share of answers on which the second verifier is wrong.
 
     Returns:
         The mean true reward of the final policy over new prompts, and the means over batches of what was measured.
@@ -162,6 +174,7 @@ def train(world: World, curator: Any, seed: int, *, checks: bool = False) -> tup
     mixing = torch.randn(FEATURES, STATES, generator=draw) / FEATURES**0.5
     optimizer = torch.optim.Adam([theta], lr=LEARNING_RATE)
     curation_draw = Generator().manual_seed(seed)
+    checks_draw = Generator().manual_seed(seed)
     measured: dict[str, list[float]] = {}
     group = torch.arange(world.groups).repeat_interleave(world.size)
     for _ in range(BATCHES):
@@ -179,7 +192,8 @@ def train(world: World, curator: Any, seed: int, *, checks: bool = False) -> tup
             answers=None if world.continuous else [None if a == ANSWERS else f"answer {a}" for a in response.tolist()],
         )
         if checks:
-            rollouts = replace(rollouts, response_keys=response, second_rewards=verdicts_of(true))
+            second = second_verdicts(true, group, response, wrong_checks, checks_draw)
+            rollouts = replace(rollouts, response_keys=response, second_rewards=second)
         curation = curator.curate(rollouts, generator=curation_draw)
         advantages = curation.advantages
         if advantages is None:

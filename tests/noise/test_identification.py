@@ -23,8 +23,9 @@ from geoalign.noise.identification import (
     slope_on_prior,
 )
 from geoalign.noise.posterior import infer
-from geoalign.noise.rows import noisy_rows
+from geoalign.noise.rows import noisy_rows, sum_by_label
 from geoalign.noise.trusted import ruled_out, truth_by_answer
+from geoalign.noise.units import verdict_units
 
 
 def posterior_of(rollouts):
@@ -103,9 +104,13 @@ def test_the_slope_of_verdicts_on_the_prior_by_hand():
     assert slope_on_prior(units, fit) == pytest.approx(8 / 3)
 
 
-def test_the_slope_on_a_prior_that_is_the_same_for_all_is_unknown():
-    rollouts = Rollouts(rewards=torch.tensor([1.0, 0]), groups=torch.zeros(2, dtype=torch.long), answers=["a", "b"])
-    posterior = posterior_of(rollouts)[1]
+@pytest.mark.parametrize("prompts", [3, 512])
+def test_the_slope_on_a_prior_that_is_the_same_for_all_is_unknown(prompts):
+    """All responses to a prompt give one answer; over many rows rounding makes the priors differ."""
+    groups = torch.arange(prompts).repeat_interleave(16)
+    rewards = (torch.rand(len(groups), generator=torch.Generator().manual_seed(0)) < 0.8).float()
+    answers = ["a"] * len(groups)
+    posterior = posterior_of(Rollouts(rewards=rewards, groups=groups, answers=answers))[1]
     assert math.isnan(slope_on_prior(posterior.units, NoiseFit(**posterior.fit)))
 
 
@@ -119,17 +124,63 @@ def test_a_fit_that_goes_on_from_an_earlier_one_reaches_the_fit_from_anew():
     )
 
 
+def test_the_log_likelihood_gain_by_hand():
+    """One prompt with answers a a b, judged 1 1 0; both rates are 1/4 and both answers are as probable as neither.
+
+    Right answers are a, b or none, 1/3 each: the verdicts have probability (9/16)(3/4), (1/16)(1/4) and (1/16)(3/4), in
+    all 31/64 / 3. By chance two of three are accepted: (2/3)^2 (1/3) = 4/27. The ratio is 279/256.
+    """
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 1, 0]), groups=torch.zeros(3, dtype=torch.long), answers=list("aab"))
+    posterior = posterior_of(rollouts)[1]
+    fit = NoiseFit(**posterior.fit)._replace(
+        theta=torch.zeros(5, dtype=torch.double),
+        error=torch.tensor(0.5).double(),
+        replacement=torch.tensor([0.5, 0.5]).double(),
+        correlation=torch.tensor(0.0).double(),
+    )
+    units = replace(posterior.units, weight=torch.ones(2).double())
+    assert units.log_likelihood_gain(fit) == pytest.approx(math.log(279 / 256))
+    # Half of the weight counts half.
+    assert replace(units, weight=torch.full((2,), 0.5).double()).log_likelihood_gain(fit) == pytest.approx(
+        math.log(279 / 256) / 2
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_verifier_that_flips_coins_leaves_the_rewards_bit_for_bit(seed):
+    curator = Denoise(geometry="none")
+    for batch in range(4):
+        rollouts = answered(10 * seed + batch, wrong=0.5)
+        curation = curator.curate(rollouts)
+        assert curation.metrics["identified"] == 0
+        assert torch.equal(curation.rewards, rollouts.rewards)
+
+
+def test_a_weight_at_its_bound_does_not_hold_the_others_back():
+    """The states speak against the truth: their weight stays at 0, and the others are as without states."""
+    rollouts = answered(0, wrong=0.2)
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    rows = noisy_rows(rollouts, order, answers=True)
+    share = sum_by_label(torch.ones_like(rows.rewards), rows.answer)[rows.answer]
+    against = (share.mean() - share) * 2
+    with_states = verdict_units(rows, against, rows.rewards, rows.scored, exclusive=True).fit({}, rounds=1000)
+    without = verdict_units(rows, 0 * against, rows.rewards, rows.scored, exclusive=True).fit({}, rounds=1000)
+    assert with_states.theta[2] == 0
+    assert torch.allclose(with_states.theta, without.theta, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("correlation", "found", "expected"),
     [
         ((0.0, -0.2, 0.2), {}, True),  # independent, and many verdicts
-        ((0.0, -0.2, 0.2), {"expected": 100.0}, False),  # few: 0.2 > 0.8 * 0.3^2
-        ((0.0, -0.2, 0.2), {"expected": 100.0, "informedness": 0.6}, True),  # 0.2 <= 0.8 * 0.6^2
+        ((0.0, -0.2, 0.2), {"expected_contradictions": 100.0}, False),  # few: 0.2 > 0.8 * 0.3^2
+        ((0.0, -0.2, 0.2), {"expected_contradictions": 100.0, "informedness": 0.6}, True),  # 0.2 <= 0.8 * 0.6^2
         ((-0.1, -0.15, -0.05), {}, True),  # an exact share of wrong rewards in groups of eleven
         ((-0.5, -0.69, -0.31), {}, False),  # errors crowd on some answers
         ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
         ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
         ((math.nan, math.nan, math.nan), {}, False),
+        ((0.0, -0.2, 0.2), {"log_likelihood_gain": 1.9}, False),  # hardly better than chance
         ((0.0, -0.2, 0.2), {"slope": 0.75}, True),  # 2.5 times as steep as 0.3
         ((0.0, -0.2, 0.2), {"slope": 0.76}, False),
         ((0.0, -0.2, 0.2), {"slope": math.nan}, True),  # a prior that is the same for all tells nothing
@@ -139,14 +190,27 @@ def test_a_fit_that_goes_on_from_an_earlier_one_reaches_the_fit_from_anew():
     ],
 )
 def test_what_identifies_the_rates(correlation, found, expected):
-    told = {"expected": 300.0, "informedness": 0.3, "slope": 0.3, "has_answers": True, "known_answers": 0}
+    told = {
+        "expected_contradictions": 300.0,
+        "informedness": 0.3,
+        "log_likelihood_gain": 9.0,
+        "slope": 0.3,
+        "has_answers": True,
+        "known_answers": 0,
+    }
     assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
 
 
 @pytest.mark.parametrize("correlation", [(math.nan, math.nan, math.nan), (-0.1, -1.4, 1.2)])
 def test_where_contradictions_cannot_be_told_the_reason_is_that_verdicts_are_few(correlation):
     found = Identification(
-        Interval(*correlation), expected=3.0, informedness=0.3, slope=0.3, has_answers=True, known_answers=0
+        Interval(*correlation),
+        expected_contradictions=3.0,
+        informedness=0.3,
+        log_likelihood_gain=9.0,
+        slope=0.3,
+        has_answers=True,
+        known_answers=0,
     )
     assert "too few verdicts" in found.reason
 

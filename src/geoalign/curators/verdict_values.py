@@ -12,7 +12,7 @@ from torch import Tensor
 from geoalign.method.ties import tied_rewards
 from geoalign.noise.rows import two_values
 
-# By so many times their distance a single verdict lies beyond two values that are one, with a bonus and without.
+# A verdict that lies further outside than this many distances of the two values shows that they are one value.
 _FAR = 3.0
 
 
@@ -38,29 +38,38 @@ class VerdictValues:
         return rewards > self.middle
 
     def lowest(self, rewards: Float[Tensor, " n"]) -> float:
-        """The lowest of these rewards from low - gap / 2 to the middle, gap = high - low; without any the low value.
+        """The lowest reward between the middle and as far below the low value; the low value where none lies there.
 
         It is what a wrong answer gets: a higher reward in that range has a bonus, and a lower one a penalty.
         """
-        furthest = self.low - (self.middle - self.low)
-        refused = rewards[(rewards >= furthest) & (rewards <= self.middle)]
+        half_gap = (self.high - self.low) / 2
+        refused = rewards[(rewards >= self.low - half_gap) & (rewards <= self.middle)]
         return float(refused.min()) if len(refused) else self.low
 
     def widened(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues:
         """The values when verdicts of a second verifier, which judges on the same scale, are known as well.
 
-        Verdicts beyond both values show that these are one value, with a bonus and without. Then the values are the
-        median reward and the median of the verdicts beyond. So where most verdicts lie beyond by more than the distance
-        of the values, or any by more than `_FAR` times it. A few that are nearer may have a penalty of their own.
+        Verdicts far outside both values show that these are one value, with a bonus and without. Far is more than
+        `_FAR` times their distance, or for most of the verdicts more than once their distance. The new values are the
+        median reward and the median of those verdicts. A single verdict far outside is an outlier, such as -10 for a
+        failure, if the others take both values.
         """
         distance = self.high - self.low
         beyond = self._beyond(verdicts, _FAR * distance)
-        if not len(beyond):
+        is_outlier = len(beyond) == 1 and self._both_occur(verdicts)
+        if not len(beyond) or is_outlier:
             beyond = self._beyond(verdicts, distance)
             if 2 * len(beyond) <= len(verdicts):
                 return self
         low, high = sorted([float(rewards.median()), float(beyond.median())])
         return VerdictValues(low, high) if low < high else self
+
+    def _both_occur(self, verdicts: Float[Tensor, " m"]) -> bool:
+        """Whether some verdicts lie at the low value and some at the high one, within a quarter of their distance."""
+        quarter = (self.high - self.low) / 4
+        at_low = (verdicts - self.low).abs() <= quarter
+        at_high = (verdicts - self.high).abs() <= quarter
+        return bool(at_low.any()) and bool(at_high.any())
 
     def _beyond(self, verdicts: Float[Tensor, " m"], reach: float) -> Float[Tensor, " k"]:
         """The verdicts that lie above the high value by more than `reach`, or below the low one, whichever are more."""

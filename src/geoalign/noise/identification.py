@@ -34,6 +34,9 @@ PRECISE = 0.8
 # Verdicts rise with the model's prior as steeply as J where its rates are right, and may at most so many times as
 # steeply. From few verdicts the fit may explain poor verdicts and a steep prior by good verdicts and a flat prior.
 STEEPEST = 2.5
+# By so much the log-likelihood of the verdicts under the model must exceed that by chance. A verifier that flips coins
+# stays below 1 in simulated batches, since the model takes it for better than it is.
+LEAST_GAIN = 2.0
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
 _TOO_FEW = "there are too few verdicts on equal answers to tell how often they are wrong"
@@ -46,16 +49,19 @@ class Identification:
     Attributes:
         error_correlation: correlation of the verifier's errors on equal answers, 0 if each verdict errs by itself and
             1 if errors repeat with the answer; NaN where no answer was judged twice.
-        expected: how many pairs of different verdicts on one answer independent errors would give.
+        expected_contradictions: how many pairs of different verdicts on one answer independent errors would give, each
+            weighted by the age of its batch.
         informedness: J, true positive rate minus false positive rate.
+        log_likelihood_gain: how much better the model explains the verdicts than chance does.
         slope: of verdicts on the model's prior; NaN where the prior is the same for all.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many different answers (or responses) trusted rows tell the truth of.
     """
 
     error_correlation: Interval
-    expected: float
+    expected_contradictions: float
     informedness: float
+    log_likelihood_gain: float
     slope: float
     has_answers: bool
     known_answers: int
@@ -64,16 +70,25 @@ class Identification:
     def identified(self) -> bool:
         """Whether the model's rates may be relied upon.
 
-        They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
-        equal ones must contradict each other as often as independent errors would, and hardly more often. Two verdicts
-        on an answer agree because of the truth, with a correlation of about J^2, or because errors repeat, with one of
-        about `error_correlation`: so that must be known well beside J^2, or from many verdicts. And verdicts must
-        follow the model's prior about as its rates say. NaN of the correlation, for which there was too little to tell,
-        counts as not identified. Without any answers the states alone speak: nothing is tested here.
+        They may where trusted rows tell the truth of enough answers. Without any answers the states alone speak, and
+        nothing is tested here. Otherwise four things must hold:
+
+        - The model explains the verdicts better than chance does.
+        - Verdicts on equal answers contradict each other as often as independent errors would, and hardly more often.
+          NaN of the correlation, for which there was too little to tell, counts against it.
+        - This is known well enough. Two verdicts on an answer agree because of the truth, with a correlation of about
+          J^2, or because errors repeat, with one of about `error_correlation`: so that must be known well beside J^2,
+          or from many verdicts.
+        - Verdicts follow the model's prior hardly more steeply than its rates say.
         """
         if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
-        return self.independent and self.precise and self.calibrated
+        return self.informative and self.independent and self.precise and self.calibrated
+
+    @property
+    def informative(self) -> bool:
+        """Whether the model explains the verdicts clearly better than chance does."""
+        return self.log_likelihood_gain >= LEAST_GAIN
 
     @property
     def independent(self) -> bool:
@@ -83,17 +98,20 @@ class Identification:
     @property
     def precise(self) -> bool:
         """Whether there were verdicts enough on equal answers."""
-        reach = self.error_correlation.high - self.error_correlation.estimate
-        return self.expected >= ENOUGH or reach <= PRECISE * self.informedness**2
+        half_width = self.error_correlation.high - self.error_correlation.estimate
+        return self.expected_contradictions >= ENOUGH or half_width <= PRECISE * self.informedness**2
 
     @property
     def calibrated(self) -> bool:
-        """Whether verdicts follow the prior hardly more steeply than with J."""
+        """Whether verdicts rise with the prior at most `STEEPEST` times as steeply as J; there is no lower limit."""
+        # True for NaN: a prior that is the same for all tells nothing.
         return not self.slope > STEEPEST * self.informedness
 
     @property
     def reason(self) -> str:
-        """Why the rates are not identified, in words."""
+        """Why the rates are not identified, in words; for those that are it says nothing of use."""
+        if self.independent and self.precise and not self.informative:
+            return "verdicts follow the answers hardly more than chance would have it"
         if self.independent and self.precise:
             return (
                 "verdicts follow how frequent an answer is more closely than the estimated error rates allow, so that "
@@ -125,8 +143,9 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit),
-        expected=float(expected_contradictions(units, fit).sum()),
+        expected_contradictions=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false_positive,
+        log_likelihood_gain=units.log_likelihood_gain(fit),
         slope=slope_on_prior(units, fit),
         has_answers=bool((answered & judged).any()),
         known_answers=_different_known_answers(units, answer_keys),
@@ -138,6 +157,7 @@ def _different_known_answers(units: Units, answer_keys: Int[Tensor, " n"] | None
     known = units.known_log_odds != 0
     key_of_unit = torch.full(known.shape, OF_ONE_BATCH)
     if answer_keys is not None:
+        # Keys of trusted rows are not negative, `OF_ONE_BATCH` is: a unit's highest key is that of a trusted row.
         key_of_unit = key_of_unit.scatter_reduce(0, units.of_row, answer_keys, "amax")
     keys = key_of_unit[known]
     recognised = keys != OF_ONE_BATCH
@@ -172,15 +192,16 @@ def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     ratio = mixed.sum() / expected.sum()
     residual = mixed - ratio * expected
     standard_error = residual.norm() * math.sqrt(groups / (groups - 1)) / expected.sum()
-    reach = t_quantile(LEVEL, groups - 1) * float(standard_error)
+    half_width = t_quantile(LEVEL, groups - 1) * float(standard_error)
     estimate = 1 - float(ratio)
-    return Interval(estimate, estimate - reach, estimate + reach)
+    return Interval(estimate, estimate - half_width, estimate + half_width)
 
 
 def slope_on_prior(units: Units, fit: NoiseFit) -> float:
-    """The slope of the verdicts on the model's prior, over rows, by least squares: J where the model is right.
+    """The slope of the verdicts on the model's prior, over rows, by least squares.
 
-    NaN where the prior is the same for all rows that were judged.
+    Its mean is J at the true parameters. At fitted ones it is larger, as the fitted J is. NaN where the prior is the
+    same for all rows that were judged.
     """
     prior, _ = units.probabilities(fit)
     rows = units.counts.sum(dim=1)
@@ -189,7 +210,8 @@ def slope_on_prior(units: Units, fit: NoiseFit) -> float:
     accepted = units.counts[:, 1] / rows.clamp(min=1)
     centred = prior - weight @ prior / total
     variance = float(weight @ centred.square())
-    if variance <= SMALLEST:
+    # Equal priors differ by rounding, some 1e-16 a row.
+    if variance <= 1e-20 * float(total):
         return math.nan
     return float(weight @ (centred * accepted)) / variance
 

@@ -7,6 +7,7 @@ prompt) share t.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -214,7 +215,7 @@ def infer(
         variance=variance,
         group_variance=_group_variance(rows, mean, variance, beliefs, open_rows),
         wrong=wrong,
-        metrics={"wrong_share": wrong_share, "recovered": slope, **beliefs.metrics},
+        metrics={"wrong_share": wrong_share, "recovered": slope if known else math.nan, **beliefs.metrics},
         fit={} if beliefs.fit is None else beliefs.fit._asdict(),
         units=beliefs.units,
     )

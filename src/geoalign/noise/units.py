@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.noise.channel import COLD_ROUNDS, NoiseFit, starts_of
+from geoalign.noise.channel import COLD_ROUNDS, SMALLEST, NoiseFit, starts_of
 from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.trusted import ruled_out, truth_by_answer
 
@@ -69,15 +69,39 @@ class Units:
     def probabilities(self, fit: NoiseFit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
         """[C] P(right) of each unit before its verdicts are seen, and after."""
         prior_log_odds = self._prior_log_odds(fit)
-        # A verdict 1 multiplies the odds of right by R(1), a verdict 0 divides them by R(0).
-        signs = torch.tensor([-1.0, 1.0]).double()
-        evidence = self.effective_counts(fit) @ (fit.likelihood_ratio.log() * signs)
-        posterior_log_odds = prior_log_odds + evidence + self.known_log_odds
+        posterior_log_odds = prior_log_odds + self._verdict_log_odds(fit) + self.known_log_odds
         return self._shares(prior_log_odds), self._shares(posterior_log_odds)
 
     def chances_of_truth(self, fit: NoiseFit) -> Float[Tensor, " c"]:
         """[C] P(right) of each unit by its prior and by trusted rows, before verdicts are seen."""
         return self._shares(self._prior_log_odds(fit) + self.known_log_odds)
+
+    def log_likelihood_gain(self, fit: NoiseFit) -> float:
+        """How much better a fit explains the verdicts than chance does.
+
+        It is the log-likelihood under the fit, minus that of verdicts which accept right and wrong units at one rate.
+        With o_u the log-odds of unit u before its verdicts, l_u those that its verdicts add, and n_u its effective
+        counts, a set of exclusive units has the log-likelihood
+
+            log(1 + sum exp(o_u + l_u)) - log(1 + sum exp(o_u)) + sum n_u log P(verdict | wrong).
+        """
+        effective = self.effective_counts(fit)
+        before = self._prior_log_odds(fit) + self.known_log_odds
+        false_positive = fit.error_rates[1]
+        of_wrong = effective @ torch.stack([1 - false_positive, false_positive]).clamp(min=SMALLEST).log()
+        of_set = self._log_odds_of_any(before + self._verdict_log_odds(fit)) - self._log_odds_of_any(before)
+        of_set = of_set.index_add(0, self.exclusive_set, of_wrong)
+        # The units of a set are of one batch, and so of one weight; those that are not fitted have weight 0.
+        weight_of_set = torch.zeros_like(of_set).scatter_reduce(0, self.exclusive_set, self.weight, "amax")
+        counts = self.weight @ effective
+        rates = counts / counts.sum().clamp(min=SMALLEST)
+        by_chance = counts @ rates.clamp(min=SMALLEST).log()
+        return float(weight_of_set @ of_set - by_chance)
+
+    def _verdict_log_odds(self, fit: NoiseFit) -> Float[Tensor, " c"]:
+        """[C] the log-odds of right that verdicts add: each 1 multiplies the odds by R(1), each 0 divides by R(0)."""
+        signs = torch.tensor([-1.0, 1.0]).double()
+        return self.effective_counts(fit) @ (fit.likelihood_ratio.log() * signs)
 
     def _prior_log_odds(self, fit: NoiseFit) -> Float[Tensor, " c"]:
         """[C] the log-odds of right before anything is known of the unit's own rows."""
@@ -91,7 +115,8 @@ class Units:
 
         Args:
             earlier: the fields of an earlier fit, where EM goes on; {}: it starts anew.
-            rounds: the most rounds; EM ends where no parameter changes by 1e-5.
+            rounds: the most rounds. EM ends earlier where no parameter changes by 1e-5, which takes hundreds of rounds
+                where two verdicts in five are wrong.
         """
         half = torch.full((2,), 0.5).double()
         cold = NoiseFit(
@@ -101,8 +126,9 @@ class Units:
             correlation=torch.zeros(()).double(),
             values=half,
         )
-        # After few rounds it would lag behind the window: error rates that were once too good stayed so for long.
-        (fit,), _ = starts_of(earlier, [cold])
+        # An earlier fit goes on for all of these rounds, not for few: rates that were once too good would stay so long.
+        starts, _ = starts_of(earlier, [cold])
+        fit = starts[0]
         kept, replaced = self.pseudo
         for _ in range(rounds):
             before = fit
@@ -128,20 +154,27 @@ class Units:
     ) -> Float[Tensor, " f"]:
         """Theta after a Newton step on its expected log-posterior, whose prior is N(prior_theta, 1).
 
-        The gradient is sum w (right - prior) x - (theta - prior_theta). The Hessian of a softmax over a group is
-        sum w prior x x' - s s' with s = sum sqrt(w) prior x over the group, whose units have equal weights.
+        The gradient is sum w (right - prior) x - (theta - prior_theta). The Hessian of a softmax over an exclusive
+        set is sum w prior x x' - s s' with s = sum sqrt(w) prior x over the set, whose units have equal weights. Where
+        the step would leave `least_theta`, a weight stays at its bound and the others step as if it stood there.
         """
         x = self.features
         weight = self.weight
         gradient = x.T @ (weight * (right - prior)) - (theta - self.prior_theta)
 
-        labels = int(self.exclusive_set.max()) + 1
-        mean_of_unit = x * (prior * weight.sqrt())[:, None]
-        mean_of_group = x.new_zeros(labels, x.shape[1]).index_add(0, self.exclusive_set, mean_of_unit)
+        sets = int(self.exclusive_set.max()) + 1
+        of_unit = x * (prior * weight.sqrt())[:, None]
+        of_set = x.new_zeros(sets, x.shape[1]).index_add(0, self.exclusive_set, of_unit)
         squares = x.T @ (x * (weight * prior)[:, None])
         of_prior = torch.eye(x.shape[1]).double()
-        hessian = squares - mean_of_group.T @ mean_of_group + of_prior
+        hessian = squares - of_set.T @ of_set + of_prior
         step = torch.linalg.solve(hessian, gradient)
+        at_bound = theta + step < self.least_theta
+        if bool(at_bound.any()):
+            free = ~at_bound
+            step[at_bound] = (self.least_theta - theta)[at_bound]
+            left = gradient[free] - hessian[free][:, at_bound] @ step[at_bound]
+            step[free] = torch.linalg.solve(hessian[free][:, free], left)
         return torch.maximum(theta + step, self.least_theta)
 
     def _fitted_correlation(self, fit: NoiseFit, truth: Float[Tensor, "c 2"]) -> Float[Tensor, ""]:
@@ -158,13 +191,24 @@ class Units:
 
     def _shares(self, log_odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
         """[C] P(right): a softmax over the units of an exclusive set and "none of them", whose log-odds are 0."""
-        labels = int(self.exclusive_set.max()) + 1
-        none_right = log_odds.new_zeros(labels)
+        odds, odds_of_set, _ = self._scaled_odds(log_odds)
+        return odds / odds_of_set[self.exclusive_set]
+
+    def _log_odds_of_any(self, log_odds: Float[Tensor, " c"]) -> Float[Tensor, " s"]:
+        """[S] log(1 + sum exp(log-odds)) over the units of each exclusive set."""
+        _, odds_of_set, highest = self._scaled_odds(log_odds)
+        return odds_of_set.log() + highest
+
+    def _scaled_odds(
+        self, log_odds: Float[Tensor, " c"]
+    ) -> tuple[Float[Tensor, " c"], Float[Tensor, " s"], Float[Tensor, " s"]]:
+        """[C] the odds of the units and [S] their sum with the odds 1 of "none of them", both over exp of the third,
+        [S] the highest log-odds of the set, so that none overflows."""
+        sets = int(self.exclusive_set.max()) + 1
+        none_right = log_odds.new_zeros(sets)
         highest = none_right.scatter_reduce(0, self.exclusive_set, log_odds.detach(), "amax")
-        # Over the highest of the group, so that none overflows.
         odds = (log_odds - highest[self.exclusive_set]).exp()
-        all_odds = (-highest).exp().index_add(0, self.exclusive_set, odds)
-        return odds / all_odds[self.exclusive_set]
+        return odds, (-highest).exp().index_add(0, self.exclusive_set, odds), highest
 
 
 def verdict_units(

@@ -224,6 +224,7 @@ class Denoise(Curator[DenoiseConfig]):
         answer_keys = torch.cat(self._trusted_answers)
         found = identification(posterior.units, NoiseFit(**posterior.fit), answer_keys)
         metrics = {
+            "log_likelihood_gain": found.log_likelihood_gain,
             **found.error_correlation.as_metrics("error_correlation"),
             "identified": float(found.identified),
         }

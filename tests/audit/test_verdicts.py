@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.audit.verdict_values import are_verdicts, verdict_values
+from geoalign.audit.two_verdicts import are_verdicts, verdict_values
 from geoalign.audit.verdicts import MOSTLY_SHARED, VerdictAudit, claimed, judged_rows, verdict_counts
 from geoalign.audit.words.verifier import NOT_KNOWN, verifier
 from geoalign.intervals import Interval

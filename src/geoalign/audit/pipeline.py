@@ -9,7 +9,7 @@ A file's rows go this way:
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
     several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
-    verdict_values.py           which rewards are verdicts, and which of them accepts
+    two_verdicts.py             which rewards are verdicts, and which of them accepts
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
     degenerate/                 whether the verifier judges at all

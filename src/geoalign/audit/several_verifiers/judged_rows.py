@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float, Int
 
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.dumps.formats.format import VERDICT
 
 # What the file's own reward is called among the verifiers.

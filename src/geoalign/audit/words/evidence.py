@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from geoalign.audit.verdict_values import ONE_VERDICT
+from geoalign.audit.two_verdicts import ONE_VERDICT
 
 Summary = Mapping[str, Any]
 

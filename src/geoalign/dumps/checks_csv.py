@@ -118,8 +118,8 @@ def _label(cells: Mapping[str, str], place: str) -> CheckLabel:
 def is_right(label: bool | float, low: float, high: float, place: str) -> bool:
     """Whether a label says that the response is right.
 
-    A number that is one of the two rewards, to the six digits in which labels are written, is the true reward. Otherwise 1 is right and 0 is wrong, unless one of them
-    is a reward with the other meaning.
+    A number that is one of the two rewards, to the six digits in which labels are written, is the true reward.
+    Otherwise 1 is right and 0 is wrong, unless one of them is a reward with the other meaning.
 
     Args:
         low: the reward of a refused response.

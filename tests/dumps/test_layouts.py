@@ -122,6 +122,11 @@ def parts(problem, number):
     return [{"role": "user", "content": [{"type": "text", "text": f"q{problem}"}]}, *chat(problem, number)[1:]]
 
 
+def sharegpt(problem, number, sender="human"):
+    asked = {"from": sender, "value": f"What is {problem}?"}
+    return [{"from": "system", "value": "Be brief."}, asked, {"from": "gpt", "value": f"Way {number}."}]
+
+
 def way(problem, number):
     return f"way {number}"
 
@@ -143,6 +148,9 @@ SHAPES = {
         {"response": "messages", "prompt": "messages.1.content"},
     ),
     "chat of parts": ({"messages": parts, **GOLD}, {"response": "messages", "prompt": "messages.0.content.0.text"}),
+    "chat of ShareGPT": (
+        {"conversations": sharegpt, **GOLD}, {"response": "conversations", "prompt": "conversations.1.value"},
+    ),
     "chat of a task": (
         {"task": lambda problem, _: f"task {problem}", "trajectory": chat, "expected": "3"},
         {"response": "trajectory", "prompt": "task"},
@@ -176,6 +184,14 @@ def test_the_suggested_command_names_no_gold_answer_and_works(tmp_path, name):
         dump = read_dump(path, find_layout(path, fields=named)[0])
         assert groups_of(dump) == by_problem()
         assert dump.frame["response"].str.lower().str.startswith("way").all()
+
+
+def test_messages_of_sharegpt_are_read_as_chat_messages(tmp_path):
+    rows = [{"prompt": sharegpt(0, 0)[:2], "response": sharegpt(0, 0, sender="tool"), "reward": 1.0}]
+    frame = dump_of(tmp_path, rows).frame
+    assert frame["messages"][0] == (*BRIEF, {"role": "user", "content": "What is 0?"})
+    # What a tool says is no part of the response.
+    assert frame["response"][0] == "Way 0."
 
 
 def test_a_role_that_was_typed_without_a_name_is_named_once(tmp_path):

@@ -214,6 +214,25 @@ def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
         find_layout(wrote(tmp_path, rollouts()), fields={"reward": "rewrad"})
 
 
+def test_an_optional_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
+    path = wrote(tmp_path, rollouts(tokens=7))
+    with pytest.raises(ConfigError, match=r"tokens: expected a field 'tokns', .*: did you mean 'tokens'\?"):
+        find_layout(path, fields={"tokens": "tokns"})
+
+
+@pytest.mark.parametrize("nothing", [{}, {"length": None}])
+def test_an_optional_field_that_no_row_fills_is_said(tmp_path, nothing):
+    dump = dump_of(tmp_path, rollouts(**nothing), fields={"tokens": "length", "system": ""})
+    assert dump.remark == "No row fills 'length', named by --field tokens"
+
+
+def test_an_optional_field_that_only_a_later_row_fills_is_read(tmp_path):
+    rows = rollouts(problems=10)
+    rows[-1]["length"] = 7
+    dump = dump_of(tmp_path, rows, fields={"tokens": "length"})
+    assert (dump.remark, dump.frame["tokens"].tolist()[-1]) == ("", 7)
+
+
 def test_a_step_that_is_not_a_number_is_refused(tmp_path):
     steps = [7, math.nan, math.nan]
     rows = [{"prompt": "p", "response": f"r{row}", "reward": 1.0, "step": step} for row, step in enumerate(steps)]

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import pandas
 import torch
+from torch import Tensor
 
 from geoalign.method.ties import tied_rewards
-from geoalign.noise.rows import two_values
+
+# Rewards that tie only beside far larger ones are one verdict where the rarer of the two has this share of all rewards.
+_LEAST_SHARE = 0.05
 
 
 def rounded_verdicts(rewards: Sequence[float]) -> dict[float, float]:
@@ -26,11 +29,9 @@ def rounded_verdicts(rewards: Sequence[float]) -> dict[float, float]:
     """
     scored = torch.tensor(rewards, dtype=torch.float64)
     scored = scored[~scored.isnan()]
-    values = scored.unique()
+    values, counts = scored.unique(return_counts=True)
     levels = tied_rewards(values, torch.zeros_like(values, dtype=torch.long))
-    count = len(levels.unique())
-    # Beside one reward of -1e7 many different ones tie, and are no verdicts.
-    if count == len(values) or count > 2 or (count == 2 and two_values(scored) is None):
+    if len(levels.unique()) == len(values) or not _are_at_most_two(values, levels, counts):
         return {}
     members: dict[float, list[float]] = {}
     for level, value in zip(levels.tolist(), values.tolist(), strict=True):
@@ -40,6 +41,20 @@ def rounded_verdicts(rewards: Sequence[float]) -> dict[float, float]:
         shortest = min(together, key=lambda value: (len(repr(value)), value))
         found.update({value: shortest for value in together if value != shortest})
     return found
+
+
+def _are_at_most_two(values: Tensor, levels: Tensor, counts: Tensor) -> bool:
+    """Whether values fall into one or two levels, each of equal ones but for rounding.
+
+    Beside a single reward of -1e7 many different ones tie. So the values of either level must tie by their own size, or
+    both levels must be common.
+    """
+    names, level = levels.unique(return_inverse=True)
+    if len(names) > 2:
+        return False
+    rows_of_level = torch.bincount(level, weights=counts.double())
+    is_common = float(rows_of_level.min() / rows_of_level.sum()) >= _LEAST_SHARE
+    return is_common or len(tied_rewards(values, level).unique()) == len(names)
 
 
 def without_rounding(numbers: pandas.Series) -> pandas.Series:

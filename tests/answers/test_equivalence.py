@@ -78,6 +78,52 @@ def test_an_answer_that_took_too_long_is_not_asked_about_again():
     assert stuck.undecided_because[equivalence.TIMED_OUT] >= 16 + 6
 
 
+class SlowOn(Machine):
+    """Takes too long for pairs with one of some answers, and calls the others different."""
+
+    def __init__(self, *slow):
+        super().__init__("wrong")
+        self.slow = slow
+
+    def compare(self, pairs):
+        self.asked += pairs
+        return ["timeouts" if any(answer in pair for answer in self.slow) else "wrong" for pair in pairs]
+
+
+def test_a_rare_answer_that_takes_too_long_leaves_the_frequent_one_to_be_compared():
+    machine = SlowOn("2^{n!}")
+    stuck = EqualAnswers(machine)
+    assert stuck.equal([("x+1", "2^{n!}")]) == [None]
+    assert stuck.equal([("x+1", "x+2"), ("x+2", "2^{n!}")]) == [False, None]
+    # The slow answer itself was asked about once.
+    assert sum("2^{n!}" in pair for pair in machine.asked) == 1
+
+
+def test_a_frequent_answer_that_takes_too_long_is_given_up_after_two_others():
+    machine = SlowOn("2^{n!}")
+    stuck = EqualAnswers(machine)
+    found = [stuck.equal([("2^{n!}", other)]) for other in ("x+1", "x+2", "x+3")]
+    assert found == [[None]] * 3
+    assert len(machine.asked) == 2
+    stuck.renew()
+    stuck.equal([("2^{n!}", "x+3")])
+    assert len(machine.asked) == 3
+
+
+def test_texts_of_a_known_pair_are_not_read_again(monkeypatch):
+    known = EqualAnswers(Machine("correct"))
+    assert known.equal([("x+1", "1+x")]) == [True]
+    monkeypatch.setattr(equivalence, "outcome_by_text", lambda gold, answer: pytest.fail("read again"))
+    assert known.equal([("x+1", "1+x")]) == [True]
+
+
+def test_a_pair_that_is_too_long_counts_once():
+    found = EqualAnswers(Machine("correct"))
+    long = ("x+" * 600 + "1", "1+x")
+    assert found.equal([long]) == found.equal([long]) == [None]
+    assert found.counters == {"compared": 1, "equal": 0, "undecided": 1}
+
+
 @pytest.mark.parametrize("reason", ["not_installed", "failed", "too_long"])
 def test_why_a_pair_stays_undecided(monkeypatch, reason):
     monkeypatch.setattr(equivalence, "math_verify_is_installed", lambda: False)

@@ -133,3 +133,10 @@ def test_skipped_rows_are_named(tmp_path, run):
     path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
     lines = list(what_was_read(run(path, skip_bad=True)))
     assert lines[0] == f"Skipped: {path}, line 6: reward: expected a number, got a text"
+
+
+def test_a_named_field_that_no_row_of_one_file_fills_is_said_with_the_file(tmp_path, run):
+    with_lengths = write_lines(tmp_path / "0.jsonl", [{**row, "step": 0, "chars": 5} for row in plain()])
+    without = write_lines(tmp_path / "1.jsonl", [{**row, "step": 1} for row in plain()])
+    lines = list(what_was_read(run(with_lengths, without, fields=["tokens=chars"])))
+    assert f"No row fills 'chars', named by --field tokens ({without})." in lines

@@ -143,6 +143,8 @@ def test_there_and_back(tmp_path, run, dump, drawn, right, wrong):
     ((0, 1), {True: True, False: False}),
     ((-1, 1), {1: True, -1: False, 0: False}),
     ((0, 0.5), {0.5: True, 1: True, 0: False}),
+    # As rewards of a third are written into checks.csv.
+    ((-1 / 3, 2 / 3), {0.666667: True, -0.333333: False, 0.6667: None}),
     # 1 is the reward of a wrong response here, and 0 that of a right one there.
     ((1, 2), {2: True, 1: False, 0: None}),
     ((-1, 0), {0: True, -1: False, 1: None}),

@@ -123,6 +123,12 @@ def test_scores_are_no_verdicts_and_leave_the_others():
     assert [pair["second"] for pair in summary["pairs"]] == ["gold"]
 
 
+def test_verdicts_of_a_verifier_that_differ_by_rounding_are_one():
+    frame = judged(gold=RIGHT)
+    frame.loc[8:15, "verdict.gold"] *= 0.7 + 0.2 + 0.1
+    assert summary_of(frame) == summary_of(judged(gold=RIGHT))
+
+
 def test_rewards_that_are_scores_are_left_out_and_verifiers_compared():
     frame = judged(gold=RIGHT, other=REWARD).assign(reward=np.arange(64) / 64)
     summary = summary_of(frame)

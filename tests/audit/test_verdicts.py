@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.audit.verdict_values import are_verdicts, verdict_values
+from geoalign.audit.two_verdicts import are_verdicts, verdict_values
 from geoalign.audit.verdicts import MOSTLY_SHARED, VerdictAudit, claimed, judged_rows, verdict_counts
 from geoalign.audit.words.verifier import NOT_KNOWN, verifier
 from geoalign.intervals import Interval
@@ -228,6 +228,7 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
 
 @pytest.mark.parametrize(("values", "refused_and_accepted"), [
     ({1.0}, (0, 1)), ({0.0}, (0, 1)), ({-1.0}, (-1, 1)), ({0.37}, None), ({2.0}, None), ({0.0, 2.0}, (0, 2)),
+    ({0.7 + 0.2 + 0.1}, (0, 0.7 + 0.2 + 0.1)),
 ])  # fmt: skip
 def test_which_reward_is_that_of_an_accepted_response(values, refused_and_accepted):
     assert verdict_values(values) == refused_and_accepted
@@ -244,7 +245,11 @@ def test_a_verifier_that_accepts_everything_is_proved_to_where_answers_differ():
     assert judged["model"]["false_positive_rate"]["estimate"] is None
 
 
-@pytest.mark.parametrize("values", [(0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0)])
+@pytest.mark.parametrize("values", [
+    (0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0),
+    # Each but for rounding: 0 and a number, -x and x, 1 and less.
+    (0.1 + 0.2 - 0.3, 0.9), (-0.3, 0.1 + 0.2), (0.25, 0.7 + 0.2 + 0.1),
+])  # fmt: skip
 def test_two_values_that_verdicts_take(values):
     assert are_verdicts(*values)
 

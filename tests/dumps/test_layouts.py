@@ -122,6 +122,11 @@ def parts(problem, number):
     return [{"role": "user", "content": [{"type": "text", "text": f"q{problem}"}]}, *chat(problem, number)[1:]]
 
 
+def sharegpt(problem, number, sender="human"):
+    asked = {"from": sender, "value": f"What is {problem}?"}
+    return [{"from": "system", "value": "Be brief."}, asked, {"from": "gpt", "value": f"Way {number}."}]
+
+
 def way(problem, number):
     return f"way {number}"
 
@@ -143,6 +148,9 @@ SHAPES = {
         {"response": "messages", "prompt": "messages.1.content"},
     ),
     "chat of parts": ({"messages": parts, **GOLD}, {"response": "messages", "prompt": "messages.0.content.0.text"}),
+    "chat of ShareGPT": (
+        {"conversations": sharegpt, **GOLD}, {"response": "conversations", "prompt": "conversations.1.value"},
+    ),
     "chat of a task": (
         {"task": lambda problem, _: f"task {problem}", "trajectory": chat, "expected": "3"},
         {"response": "trajectory", "prompt": "task"},
@@ -178,6 +186,14 @@ def test_the_suggested_command_names_no_gold_answer_and_works(tmp_path, name):
         assert dump.frame["response"].str.lower().str.startswith("way").all()
 
 
+def test_messages_of_sharegpt_are_read_as_chat_messages(tmp_path):
+    rows = [{"prompt": sharegpt(0, 0)[:2], "response": sharegpt(0, 0, sender="tool"), "reward": 1.0}]
+    frame = dump_of(tmp_path, rows).frame
+    assert frame["messages"][0] == (*BRIEF, {"role": "user", "content": "What is 0?"})
+    # What a tool says is no part of the response.
+    assert frame["response"][0] == "Way 0."
+
+
 def test_a_role_that_was_typed_without_a_name_is_named_once(tmp_path):
     rows = [{"prompt": row["prompt"], "text": row["response"], "reward": row["reward"]} for row in rollouts()]
     path = wrote(tmp_path, rows)
@@ -196,6 +212,25 @@ def test_where_nothing_can_be_a_reward_its_name_is_asked_for(tmp_path):
 def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
     with pytest.raises(ConfigError, match=r"reward: expected a field 'rewrad', .*: did you mean 'reward'\?"):
         find_layout(wrote(tmp_path, rollouts()), fields={"reward": "rewrad"})
+
+
+def test_an_optional_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
+    path = wrote(tmp_path, rollouts(tokens=7))
+    with pytest.raises(ConfigError, match=r"tokens: expected a field 'tokns', .*: did you mean 'tokens'\?"):
+        find_layout(path, fields={"tokens": "tokns"})
+
+
+@pytest.mark.parametrize("nothing", [{}, {"length": None}])
+def test_an_optional_field_that_no_row_fills_is_said(tmp_path, nothing):
+    dump = dump_of(tmp_path, rollouts(**nothing), fields={"tokens": "length", "system": ""})
+    assert dump.remark == "No row fills 'length', named by --field tokens"
+
+
+def test_an_optional_field_that_only_a_later_row_fills_is_read(tmp_path):
+    rows = rollouts(problems=10)
+    rows[-1]["length"] = 7
+    dump = dump_of(tmp_path, rows, fields={"tokens": "length"})
+    assert (dump.remark, dump.frame["tokens"].tolist()[-1]) == ("", 7)
 
 
 def test_a_step_that_is_not_a_number_is_refused(tmp_path):

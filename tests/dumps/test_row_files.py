@@ -114,11 +114,15 @@ def test_a_cell_that_is_no_number_is_shown(tmp_path):
     ("one line.jsonl", '{"a": 1}{"a": 2}', "line 1", "several on one line, the second from column 9 on: write"),
     ("commas.jsonl", '{"a": 1},\n{"a": 2},\n', "line 1", "one with a comma behind it: leave the commas out"),
     ("over lines.jsonl", '{\n"a": 1\n}\n{\n"a": 2\n}\n', "line 1", "does not end in this line: write each rollout"),
+    ("latin.jsonl", '{"a": "é"}\n', "line 1", "a JSON object, got text that is not UTF-8 (byte 0xe9): convert"),
+    ("latin.json", '[{"a": 1}, {"a": "é"}]', "row 1", "an array of JSON, got text that is not UTF-8 (byte 0xe9)"),
+    ("latin.csv", "a,b\n1,é\n", "line 2", "CSV in UTF-8, got text that is not UTF-8 (byte 0xe9): convert"),
+    ("parquet.jsonl", "PAR1\x15\x04\n", "line 1", "got a parquet file: give it a name that ends in .parquet"),
     ("twice.csv", "a,a\n1,2\n", "line 1", "two or more of a"),
 ])  # fmt: skip
 def test_broken_files_say_where(tmp_path, name, content, place, reason):
     path = tmp_path / name
-    path.write_text(content)
+    path.write_text(content, encoding="latin-1")
     with pytest.raises(InputError) as error:
         list(rows_of(path))
     assert f"{name}, {place}: " in str(error.value)

@@ -25,7 +25,7 @@ from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.several_verifiers.judged_rows import further_verdicts
-from geoalign.audit.verdict_values import verdict_values, why_no_verdicts
+from geoalign.audit.two_verdicts import verdict_values, why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.missing_labels import rates_whatever_is_missing
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates

@@ -14,7 +14,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 
-from geoalign.audit.suspicion import READ, by_suspicion
+from geoalign.audit.suspicion import COLUMNS_OF_SUSPICION, by_suspicion
 from geoalign.dumps.flagged_csv import _FACTS, _FLAGGED_TEXTS, _LABELS, safe
 from geoalign.errors import ConfigError
 from geoalign.files.durable import LOCK, sync_folder, sync_tree
@@ -221,7 +221,7 @@ class AuditTables(ExitStack):
             replaced_by=flagged["source"].astype(object).mask(stays, None),
             correct=flagged["correct"].map({True: "true", False: "false"}),
         )
-        kept = dict.fromkeys([*self._flagged_columns, *READ])
+        kept = dict.fromkeys([*self._flagged_columns, *COLUMNS_OF_SUSPICION])
         # As objects: a column that is empty in one file may hold texts in another.
         self._flagged.append(flagged.reindex(columns=list(kept)).astype(object))
 

@@ -138,7 +138,7 @@ class GoldAnswers:
         })  # fmt: skip
         table["reward"] = table["reward"].mask(rows["reward"].isna())
         for name, numbers in verdict_columns(rows).items():
-            table[name] = numbers.astype(float)
+            table[name] = numbers
         if rows["correct"].notna().any():
             table["correct"] = rows["correct"].astype(float)
         return table

@@ -4,12 +4,13 @@ A file's rows go this way:
 
     options.py                  what cannot be asked for together
     inputs.py                   which files, and how each is read; then `dumps.reading` reads its rows and groups
+    rounding.py                 rewards that differ by rounding alone become one value
     answers.py                  the final answer of each row, and which answers to a prompt are equal
     states.py                   hidden states, where the curator wants them
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
     several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
-    verdict_values.py           which rewards are verdicts, and which of them accepts
+    two_verdicts.py             which rewards are verdicts, and which of them accepts
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
     degenerate/                 whether the verifier judges at all
@@ -50,6 +51,7 @@ from geoalign.audit.inspect_log import check_inspect_log, write_inspect_log
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
+from geoalign.audit.rounding import replaced, rounded_verdicts
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.several_verifiers.asking import SeveralVerifiers
 from geoalign.audit.spellings import spellings_summary
@@ -182,6 +184,8 @@ class Audit:
         self._judges_without_states = curator != config.curator
         self._trained: set[Any] = set()
         self._curator: StepCurator | None = None
+        # By reward the one that stands for it, where the two differ by rounding alone.
+        self._rounded: dict[float, float] = {}
         # What came before the file that is read: what is counted of its rows, and which file had a step or these rows.
         self._done: list[pandas.DataFrame] = []
         self._groups = 0
@@ -228,6 +232,7 @@ class Audit:
         if first != dump.path:
             self._repeated.append({"file": str(source.path), "same_as": str(first)})
             return
+        dump.frame["reward"] = replaced(dump.frame["reward"], self._rounded)
         self._labels.apply(dump)
         rows = self._curated(source, dump, self._curator)
         tables.add_rows(rows)
@@ -245,10 +250,15 @@ class Audit:
         return read_dump(source.path, source.layout, step=step, skip_bad=self._request.skip_bad)
 
     def _step_curator(self, tables: AuditTables, first: Dump, others: Sequence[Input]) -> StepCurator:
-        """What curates the steps; of the files that were not read yet, only the rewards are read."""
-        rewards = first.frame["reward"].tolist()
+        """What curates the steps; of the files that were not read yet, only the rewards are read.
+
+        Here the rewards of all files are together, so that rounding makes no further values in any of them.
+        """
+        given = first.frame["reward"].tolist()
         for source in others:
-            rewards.extend(read_rewards(source.path, source.layout))
+            given.extend(read_rewards(source.path, source.layout))
+        self._rounded = rounded_verdicts(given)
+        rewards = [self._rounded.get(reward, reward) for reward in given]
         self._checks.begin(rewards)
         return StepCurator(
             self._session,

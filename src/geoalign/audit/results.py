@@ -17,7 +17,7 @@ from geoalign.audit.prompts import common_beginning
 from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.stored_texts import first_and_last_prompt, keys_of_responses, read_texts
 from geoalign.audit.suspicion import by_suspicion
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import flag_reasons
 from geoalign.dumps.formats.format import VERDICT

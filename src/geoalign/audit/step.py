@@ -18,7 +18,7 @@ from geoalign.audit.folder import AuditTables
 from geoalign.audit.inputs import Input
 from geoalign.audit.new_groups import ConsensusMeter
 from geoalign.audit.spellings import SpelledAnswer, flags_by_spelling, judged_by_spelling, spelling_column
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.curators.curator import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import InputError

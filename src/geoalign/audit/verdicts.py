@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
-from geoalign.audit.verdict_values import ONE_VERDICT, verdict_values, why_no_verdicts
+from geoalign.audit.two_verdicts import ONE_VERDICT, verdict_values, why_no_verdicts
 from geoalign.checks.rates import CheckedRate
 from geoalign.files.json_files import number_or_none
 from geoalign.intervals import Interval

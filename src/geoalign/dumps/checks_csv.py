@@ -31,6 +31,8 @@ _WANTED = (*_DRAWING, *ROW, LABEL)
 RIGHT = "right"
 WRONG = "wrong"
 _WORDS = {RIGHT: True, "true": True, "correct": True, WRONG: False, "false": False, "incorrect": False}
+# The rewards of labels are written to six digits, and so a label is one of them that differs by less.
+_AS_WRITTEN = 1e-5
 # What a person writes who cannot tell: no label.
 _UNDECIDED = "?"
 _EXPECTED = "right or wrong, true or false, 1 or 0, or a reward"
@@ -116,8 +118,8 @@ def _label(cells: Mapping[str, str], place: str) -> CheckLabel:
 def is_right(label: bool | float, low: float, high: float, place: str) -> bool:
     """Whether a label says that the response is right.
 
-    A number that is one of the two rewards is the true reward. Otherwise 1 is right and 0 is wrong, unless one of them
-    is a reward with the other meaning.
+    A number that is one of the two rewards, to the six digits in which labels are written, is the true reward.
+    Otherwise 1 is right and 0 is wrong, unless one of them is a reward with the other meaning.
 
     Args:
         low: the reward of a refused response.
@@ -129,8 +131,9 @@ def is_right(label: bool | float, low: float, high: float, place: str) -> bool:
     """
     if isinstance(label, bool):
         return label
-    if label in (low, high):
-        return label == high
+    for reward in (low, high):
+        if math.isclose(label, reward, rel_tol=_AS_WRITTEN):
+            return reward == high
     if label in (0, 1) and low != 1 and high != 0:
         return label == 1
     raise InputError(

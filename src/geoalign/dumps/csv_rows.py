@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from geoalign.dumps.raw_rows import LONGEST_ROW, UNREADABLE, CsvCell, RawRow, lines_of
+from geoalign.dumps.raw_rows import LONGEST_ROW, UNREADABLE, CsvCell, RawRow, lines_of, what_came
 from geoalign.errors import InputError
-from geoalign.text import listed, one_line
+from geoalign.text import listed
 
 # Spreadsheets write the separator of their country.
 _SEPARATORS = ",;\t"
@@ -46,7 +46,7 @@ def csv_rows(path: Path) -> Iterator[RawRow]:
                 yield RawRow(number, begins_on, None, problem)
             number += 1
     except _NO_CSV as error:
-        yield RawRow(number, line, None, f"expected CSV in UTF-8, got {one_line(error)}", rest_lost=True)
+        yield RawRow(number, line, None, f"expected CSV in UTF-8, got {what_came(error)}", rest_lost=True)
 
 
 def csv_header(path: Path) -> list[str]:
@@ -56,7 +56,7 @@ def csv_header(path: Path) -> list[str]:
             if any(cells):
                 return cells
     except _NO_CSV as error:
-        raise InputError(f"{path}: expected CSV in UTF-8, got {one_line(error)}") from error
+        raise InputError(f"{path}: expected CSV in UTF-8, got {what_came(error)}") from error
     return []
 
 

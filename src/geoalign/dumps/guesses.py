@@ -16,7 +16,7 @@ from geoalign.dumps.field_names import (
     MEDIA,
     PROBLEM_IDS,
 )
-from geoalign.dumps.values import field_of, is_conversation, kind_of
+from geoalign.dumps.values import field_of, is_conversation, kind_of, name_of_content, role_of
 from geoalign.text import listed
 
 # The earlier a word stands here, the likelier a field whose name has it holds the role. They are regular expressions:
@@ -101,16 +101,17 @@ def _is_plausible(role: str, name: str, values: Sequence[Any]) -> bool:
         return True
     if role == "prompt":
         return not _end_with_responses(conversations)
-    return any(message["role"] == "assistant" for messages in conversations for message in messages)
+    return any(role_of(message) == "assistant" for messages in conversations for message in messages)
 
 
 def _end_with_responses(conversations: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
     """Whether the assistant has the last word in all conversations, so that they are more than prompts."""
-    return all(messages[-1]["role"] == "assistant" for messages in conversations)
+    return all(role_of(messages[-1]) == "assistant" for messages in conversations)
 
 
 def _first_turn(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> str | None:
-    """The dotted name of the user's first message where a conversation ends with the response: `messages.0.content`.
+    """The dotted name of the user's first message where a conversation ends with the response: `messages.0.content`,
+    or `conversations.0.value`.
 
     None where there is no such field, or the message has another place or no text in some rows.
     """
@@ -118,21 +119,22 @@ def _first_turn(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> 
         conversations = [field_of(row, name) for row in rows if field_of(row, name)]
         if kind != "messages" or not _end_with_responses(conversations):
             continue
-        roles = [message["role"] for message in conversations[0]]
+        roles = [role_of(message) for message in conversations[0]]
         if "user" not in roles:
             continue
-        content = f"{name}.{roles.index('user')}.content"
+        place = roles.index("user")
+        message = f"{name}.{place}"
+        content = f"{message}.{name_of_content(conversations[0][place])}"
         # The content may be a list of parts.
         for turn in (content, f"{content}.0.text"):
-            if all(_is_said_by_user(row, turn) for row in rows):
+            if all(_is_said_by_user(row, message, turn) for row in rows):
                 return turn
     return None
 
 
-def _is_said_by_user(row: Mapping[str, Any], turn: str) -> bool:
+def _is_said_by_user(row: Mapping[str, Any], message: str, turn: str) -> bool:
     """Whether a dotted name is that of a text in a message of the user."""
-    message = turn.partition(".content")[0]
-    return field_of(row, f"{message}.role") == "user" and isinstance(field_of(row, turn), str)
+    return role_of(field_of(row, message)) == "user" and isinstance(field_of(row, turn), str)
 
 
 def _own_answer(rows: Sequence[Mapping[str, Any]], prompt: str | None, taken: Collection[str]) -> str | None:

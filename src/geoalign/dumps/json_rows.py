@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.dumps import raw_rows
-from geoalign.dumps.raw_rows import UNREADABLE, RawRow, lines_of, pieces_of
+from geoalign.dumps.raw_rows import UNREADABLE, RawRow, lines_of, pieces_of, what_came
 from geoalign.text import one_line, quote
 
 # The largest file that is one object around its rows: it is parsed at once.
@@ -26,6 +26,8 @@ _PARTS_OF_ROLLOUTS = ("prompt", "response", "completion", "messages", "conversat
 # What to do with rollouts that do not stand on a line each.
 _A_LINE_EACH = "write each rollout on a line of its own"
 _BY_JQ = "jq -c . FILE > NEW.jsonl"
+# The first bytes of a parquet file.
+_PARQUET = b"PAR1"
 _SPACE = re.compile(r"\s*")
 
 
@@ -53,6 +55,10 @@ class _Json(json.JSONDecoder):
         self.repeated = None
         try:
             return self.decode(data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if error.end == len(data):
+                raise ValueError("text that ends inside a character") from error
+            raise _NotAValueError(what_came(error)) from error
         except json.JSONDecodeError as error:
             raise _problem_of(error) from error
         except RecursionError as error:
@@ -70,8 +76,8 @@ class _Json(json.JSONDecoder):
         return RawRow(number, line, None, f"expected a JSON object, got {problem}")
 
 
-class _NotOneValueError(ValueError):
-    """A line holds more than one value of JSON, or a part of one: what it holds, and what to do."""
+class _NotAValueError(ValueError):
+    """A line holds no text in UTF-8, more than one value of JSON or a part of one: what it holds, and what to do."""
 
 
 def _problem_of(error: json.JSONDecodeError) -> ValueError:
@@ -81,18 +87,21 @@ def _problem_of(error: json.JSONDecodeError) -> ValueError:
     if error.msg == "Extra data" and values_behind.startswith(("{", "[")):
         column = len(error.doc) - len(values_behind) + 1
         remedy = _A_LINE_EACH if "," in behind[: -len(values_behind)] else f"{_A_LINE_EACH} ({_BY_JQ})"
-        return _NotOneValueError(f"several on one line, the second from column {column} on: {remedy}")
+        return _NotAValueError(f"several on one line, the second from column {column} on: {remedy}")
     if error.msg == "Extra data" and behind.strip() == ",":
-        return _NotOneValueError("one with a comma behind it: leave the commas out, or put the whole into [ ]")
+        return _NotAValueError("one with a comma behind it: leave the commas out, or put the whole into [ ]")
     goes_on = error.doc.lstrip().startswith("{") and error.doc.endswith("\n") and not behind.strip()
     if goes_on:
-        return _NotOneValueError(f"one that does not end in this line: {_A_LINE_EACH} ({_BY_JQ})")
+        return _NotAValueError(f"one that does not end in this line: {_A_LINE_EACH} ({_BY_JQ})")
     return ValueError(f"JSONDecodeError: {error.msg} (column {error.colno})")
 
 
 def json_rows(path: Path) -> Iterator[RawRow]:
     """The rows of a file of JSON in any of the three forms."""
     first, more_follows = _first_line(path)
+    if first.startswith(_PARQUET):
+        problem = "expected lines of JSON, got a parquet file: give it a name that ends in .parquet"
+        return iter([RawRow(0, 1, None, problem, rest_lost=True)])
     if more_follows and _is_json(first):
         return json_lines(path)
     if first.startswith(b"["):
@@ -142,7 +151,7 @@ def json_lines(path: Path) -> Iterator[RawRow]:
                 continue
             try:
                 row = decoder.row(number, line, decoder.whole(data))
-            except _NotOneValueError as error:
+            except _NotAValueError as error:
                 row = RawRow(number, line, None, f"expected a JSON object, got {error}")
             except ValueError as error:
                 # Only the last line of a file has no end.
@@ -171,7 +180,8 @@ def _array_rows(path: Path) -> Iterator[RawRow]:
         if text.next():
             raise ValueError(f"{quote(text.rest(20))} behind its end")
     except (*UNREADABLE, ValueError) as error:
-        yield RawRow(number, number + 1, None, f"expected an array of JSON, got {one_line(error)}", rest_lost=True)
+        problem = f"expected an array of JSON, got {what_came(error)}"
+        yield RawRow(number, number + 1, None, problem, rest_lost=True)
     except RecursionError:
         problem = "expected an array of JSON, got values nested too deeply"
         yield RawRow(number, number + 1, None, problem, rest_lost=True)

@@ -120,6 +120,15 @@ class DumpLayout:
             if as_said(field_of(row, name)) is not None:
                 raise BadValueError(name, "no step, as in the rows before", described(as_said(field_of(row, name))))
 
+    @property
+    def asked_beside_rollouts(self) -> dict[str, str]:
+        """By role the fields that the user named for what a rollout may lack, further verdicts left out."""
+        return {
+            role: name
+            for role, name in self.asked.items()
+            if name and role not in _NEEDED and not role.startswith(VERDICT)
+        }
+
     def optional_roles(self, field: str | None) -> list[str]:
         """The roles that a field alone gives and that may be left out; none where a needed role has it, too."""
         roles = [role for role in ROLES if field in self.names(role)]
@@ -336,19 +345,31 @@ class _Head:
             value = field_of(row, name)
             responses = field_of(row, found.get("response", ""))
             both_lists = isinstance(value, list) and isinstance(responses, list)
-            if _is_filled(value) and not (both_lists and len(value) == len(responses)):
+            if is_filled(value) and not (both_lists and len(value) == len(responses)):
                 return False
         return True
 
     def check_named_fields(self, found: Mapping[str, str]) -> None:
-        """Raises ConfigError where a field of the needed roles, which the user has named, is not there."""
+        """Raises ConfigError where a field of the needed roles, which the user has named, is not there; of other roles
+        where a field of nearly that name is, for a later row may have what the first ones lack."""
         for role in (*_NEEDED, *(role for role in found if role.startswith(VERDICT))):
             place = found.get(role, "")
             for name in _split(place) if role in ("reward", "group") else [place]:
                 if place and not self._has(name) and not (role == "reward" and self.kind.reward_may_lack):
-                    near = difflib.get_close_matches(name, self._names(), n=1)
-                    hint = f": did you mean {near[0]!r}?" if near else ""
-                    raise ConfigError(f"{self.path}: {role}: expected a field {name!r}, got {self._columns()}{hint}")
+                    raise self._no_such_field(role, name)
+        for role, name in self.asked.items():
+            if name and role not in _NEEDED and not self._has(name) and self._nearest(name) is not None:
+                raise self._no_such_field(role, name)
+
+    def _no_such_field(self, role: str, name: str) -> ConfigError:
+        """The error for a field that no row has, with the nearest name that one has."""
+        nearest = self._nearest(name)
+        hint = "" if nearest is None else f": did you mean {nearest!r}?"
+        return ConfigError(f"{self.path}: {role}: expected a field {name!r}, got {self._columns()}{hint}")
+
+    def _nearest(self, name: str) -> str | None:
+        """The field whose name is most like this one; None where none is."""
+        return next(iter(difflib.get_close_matches(name, self._names(), n=1)), None)
 
     def check_all_found(self, found: Mapping[str, str], *, texts_needed: bool) -> None:
         """Raises MissingRolesError where a reward, a response or what tells problems apart was not found."""
@@ -373,7 +394,7 @@ class _Head:
 
     def _values(self, name: str) -> list[Any]:
         """What rows have in a field, without those that have nothing."""
-        return [value for row in self.rows if _is_filled(value := field_of(row, name))]
+        return [value for row in self.rows if is_filled(value := field_of(row, name))]
 
     def _names(self) -> list[str]:
         """The names of all fields."""
@@ -384,7 +405,7 @@ class _Head:
         return f"the fields {listed(names)}" if names else "no field"
 
 
-def _is_filled(value: Any) -> bool:
+def is_filled(value: Any) -> bool:
     """Whether a field has a value; an empty cell of CSV is none."""
     return value is not None and not (isinstance(value, CsvCell) and not value.strip())
 

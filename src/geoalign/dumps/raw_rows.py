@@ -13,6 +13,8 @@ from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any
 
+from geoalign.text import one_line
+
 MEGABYTE = 2**20
 # The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
 LONGEST_ROW = 16 * MEGABYTE
@@ -139,6 +141,17 @@ class _WithLineFeeds(RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def what_came(error: Exception) -> str:
+    """What a file holds in place of readable text; of text that is not UTF-8 how to convert it, mostly from Latin-1."""
+    if not isinstance(error, UnicodeDecodeError):
+        return one_line(error)
+    byte = error.object[error.start]
+    return (
+        f"text that is not UTF-8 (byte 0x{byte:02x}): convert the file with iconv -f LATIN1 -t UTF-8 FILE > NEW, or "
+        "name the encoding that it has in place of LATIN1"
+    )
 
 
 def most_unpacked(path: Path) -> int:

@@ -35,7 +35,7 @@ from geoalign.dumps.field_names import ENVIRONMENTS, GOLD_ANSWERS, MEDIA, PROBLE
 from geoalign.dumps.files import dump_rows
 from geoalign.dumps.formats.format import Row
 from geoalign.dumps.groups import Grouping, Parts, group_rows, joined_names, name_of_group, parts_of
-from geoalign.dumps.layout import DumpLayout
+from geoalign.dumps.layout import DumpLayout, is_filled
 from geoalign.dumps.raw_rows import RawRow
 from geoalign.dumps.row_names import row_name
 from geoalign.dumps.values import BadValueError, field_of
@@ -80,7 +80,8 @@ class Dump:
     Attributes:
         layout: how it was read, with the fields that make its groups.
         own_groups: whether the file, or the user, names the group of a rollout.
-        remark: what a reader should know of how groups were made; empty where there is nothing.
+        remark: what a reader should know of how groups were made, and of fields that the user named and no row fills;
+            empty where there is nothing.
         own_answer: a field that may hold gold answers by its name, but holds the responses' own; empty where none does.
     """
 
@@ -131,7 +132,7 @@ def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool =
         skipped=tuple(sorted(skipped, key=lambda row: row.line)),
         positions=reader.positions,
         own_groups=grouping.own,
-        remark=grouping.remark,
+        remark=". ".join([*([grouping.remark] if grouping.remark else []), *reader.remarks()]),
         own_answer=grouping.own_answer,
     )
 
@@ -170,6 +171,8 @@ class _Reader:
         self.skipped: list[Skipped] = []
         self.positions: int | None = 0
         self._no_parts = layout.of_responses
+        # The fields that the user named for what a rollout may lack, by role, as long as no row has filled them.
+        self._never_filled = layout.asked_beside_rollouts
         self._texts: dict[str, str] = {}
 
     def add(self, raw: RawRow) -> None:
@@ -182,6 +185,7 @@ class _Reader:
             rows = _rollouts_of(self._layout, row)
             rollouts = [self._rollout(raw, number, rollout) for number, rollout in enumerate(rows)]
             self._add_parts(row)
+            self._note_filled(row)
         except BadValueError as error:
             if not self._skip_bad:
                 raise InputError(f"{row_name(self._path, raw.line)}: {error}{self._ways_out(error)}") from None
@@ -195,6 +199,16 @@ class _Reader:
             self.positions = None
         elif self.positions is not None:
             self.positions += len(rollouts) or 1
+
+    def _note_filled(self, row: Row) -> None:
+        """Takes the fields that this flat row fills from those that no row has filled."""
+        for role in [*self._never_filled]:
+            if is_filled(self._layout.value(row, role)):
+                del self._never_filled[role]
+
+    def remarks(self) -> list[str]:
+        """A sentence for each field that the user named for what a rollout may lack and that no row fills."""
+        return [f"No row fills {quote(name)}, named by --field {role}" for role, name in self._never_filled.items()]
 
     def _ways_out(self, error: BadValueError) -> str:
         """How a file with a bad row is read nevertheless, to stand behind what is wrong with the row."""

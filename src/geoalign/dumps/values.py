@@ -44,6 +44,8 @@ _PLURALS = {
     "object": "objects",
     "messages": "messages",
 }
+# Who speaks in ShareGPT's messages of `from` and `value`, as the role that others call it; other names are roles.
+_ROLES_OF_SENDERS = {"human": "user", "gpt": "assistant"}
 # Parts of a chat message that are no texts; a text stands for them.
 _MEDIA = ("image", "image_url", "input_image", "video", "video_url", "audio", "input_audio")
 
@@ -185,11 +187,25 @@ def response(field: str, value: Any) -> str:
 
 def is_conversation(value: Any) -> bool:
     """Whether a value is a list of chat messages: one text, said in turns, not a list of several."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in value)
-    )
+    return isinstance(value, list) and bool(value) and all(role_of(message) is not None for message in value)
+
+
+def role_of(message: Any) -> str | None:
+    """The role of a chat message, of one of ShareGPT by who it is from; None where a value is no chat message."""
+    if not isinstance(message, Mapping):
+        return None
+    role = message.get("role")
+    if isinstance(role, str):
+        return role
+    sender = message.get("from")
+    if not isinstance(sender, str) or "value" not in message:
+        return None
+    return _ROLES_OF_SENDERS.get(sender, sender)
+
+
+def name_of_content(message: Mapping[str, Any]) -> str:
+    """The field of a chat message that holds what is said."""
+    return "content" if isinstance(message.get("role"), str) else "value"
 
 
 def _list_in_cell(value: Any, beginning: str | tuple[str, ...], accepts: Callable[[Any], bool]) -> Any:
@@ -274,9 +290,11 @@ def described(value: Any) -> str:
 
 def _message(field: str, value: Any) -> dict[str, str]:
     """A chat message with its content as one text; what calls a tool alone has no text."""
-    if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
+    role = role_of(value)
+    if role is None:
         raise BadValueError(field, "a chat message of role and content", described(value))
-    content = value.get("content")
+    name = name_of_content(value)
+    content = value.get(name)
     if content is None:
         content = ""
     if isinstance(content, list):
@@ -284,8 +302,8 @@ def _message(field: str, value: Any) -> dict[str, str]:
         texts = [part for part in parts if part is not None]
         content = "".join(texts) if len(texts) == len(parts) else None
     if not isinstance(content, str):
-        raise BadValueError(f"{field}.content", "a text", described(value.get("content")))
-    return {"role": whole_text(value["role"]), "content": whole_text(content)}
+        raise BadValueError(f"{field}.{name}", "a text", described(value.get(name)))
+    return {"role": whole_text(role), "content": whole_text(content)}
 
 
 def _text_of_part(part: Any) -> str | None:

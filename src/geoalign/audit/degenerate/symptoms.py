@@ -15,7 +15,7 @@ from geoalign.audit.degenerate.chance import (
     prompts_come_together,
     verdicts_fit_by_chance,
 )
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.two_verdicts import verdict_values
 
 # Fewer scored rollouts say nothing of a verifier.
 LEAST_ROWS = 20

@@ -9,7 +9,8 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float, Int
 
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.rounding import without_rounding
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.dumps.formats.format import VERDICT
 
 # What the file's own reward is called among the verifiers.
@@ -91,8 +92,12 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection
 
 
 def verdict_columns(rows: pandas.DataFrame) -> dict[str, pandas.Series]:
-    """What each further verifier gave the rows, verdicts or scores, by its name: the columns `verdict.NAME`."""
-    return {str(name).removeprefix(VERDICT): rows[name] for name in rows if str(name).startswith(VERDICT)}
+    """What each further verifier gave the rows, verdicts or scores, by its name: the columns `verdict.NAME`.
+
+    Verdicts that differ by rounding alone are one.
+    """
+    columns = [name for name in rows if str(name).startswith(VERDICT)]
+    return {str(name).removeprefix(VERDICT): without_rounding(rows[name]) for name in columns}
 
 
 def further_verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from geoalign.audit.verdict_values import ONE_VERDICT
+from geoalign.audit.two_verdicts import ONE_VERDICT
 
 Summary = Mapping[str, Any]
 
-# The metrics of a step by which `denoise` says that hidden states spoke: one of the two is above 0.
-_BY_STATES = ("geoalign/states_used", "geoalign/correction_low")
+# The metrics of a step by which `denoise` says that hidden states spoke: at least one is above 0.
+_STATE_METRICS = ("geoalign/states_used", "geoalign/correction_low")
 
 
 def steps_by_states(summary: Summary) -> frozenset[int]:
@@ -19,7 +19,7 @@ def steps_by_states(summary: Summary) -> frozenset[int]:
         return frozenset()
     found = set()
     for step in summary["steps"]:
-        values = [step["metrics"].get(name) for name in _BY_STATES]
+        values = [step["metrics"].get(name) for name in _STATE_METRICS]
         if any(value is not None and value > 0 for value in values):
             found.add(step["step"])
     return frozenset(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.audit.verdict_values import ONE_VERDICT
+from geoalign.audit.two_verdicts import ONE_VERDICT
 from geoalign.audit.words.evidence import has_one_verdict, steps_by_states, truths_were_told
 from geoalign.audit.words.reading import own_answer_field, reason_of_lone_rollouts
 from geoalign.console.numbers import counted, percent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,7 @@ def what_was_read(summary: Summary) -> Iterator[str]:
     size = f"{counted(counts['rows'], 'rollout')} in {counted(counts['groups'], 'group')}"
     yield f"{size}. {_what_makes_a_group(summary)}"
     yield from _uneven_groups(summary)
-    for remark in dict.fromkeys(entry["remark"] for entry in summary["inputs"] if entry["remark"]):
-        yield f"{remark}."
+    yield from _remarks(summary["inputs"])
     if counts["unscored"]:
         yield f"{counted(counts['unscored'], 'rollout has', 'rollouts have')} no reward."
     yield from _known_rewards(summary["labels"])
@@ -102,6 +101,20 @@ def _uneven_groups(summary: Summary) -> Iterator[str]:
         yield f"Groups differ in size in {entry['file']}: they have {sizes[0]} to {sizes[-1]} rollouts."
     if len(uneven) > _NAMED:
         yield f"They do so in {counted(len(uneven) - _NAMED, 'more file')}."
+
+
+def _remarks(inputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What else is to be said of files, each remark once, with the files that it is of unless it is of all."""
+    files: dict[str, list[str]] = {}
+    for entry in inputs:
+        if entry["remark"]:
+            files.setdefault(entry["remark"], []).append(entry["file"])
+    for remark, those in files.items():
+        where = ""
+        if len(those) < len(inputs):
+            more = f" and {counted(len(those) - 1, 'more file')}" if len(those) > 1 else ""
+            where = f" ({those[0]}{more})"
+        yield f"{remark}{where}."
 
 
 def _known_rewards(labels: Mapping[str, Any]) -> Iterator[str]:

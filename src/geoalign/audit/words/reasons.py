@@ -11,7 +11,7 @@ from typing import Any
 import pandas
 
 from geoalign.audit.spellings import IS_GOLD, counted_verdicts
-from geoalign.audit.verdict_values import verdict_values
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.audit.words.evidence import steps_by_states
 from geoalign.console.numbers import counted, short
 from geoalign.dumps.row_names import counted_in

@@ -255,7 +255,9 @@ def _of_the_mended() -> Named:
     yield "mended.not_far_below", str(verdicts.not_far_below(runs.MENDED_FLIPPED))
     gains = [gain for setting in runs.MENDED_FLIPPED for gain in verdicts.gains_by_seed(setting)]
     yield "mended.lowest_gain", signed_number(min(gains), 3)
-    yield "mended.runs_above", f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
+    yield "mended.farthest_below", plain(-min(gains), 3)
+    where_errors_repeat = verdicts.gains_by_seed(runs.MENDED_REPEATED)
+    yield "mended.farthest_below_where_errors_repeat", plain(-min(where_errors_repeat), 3)
 
 
 def _of_tuning() -> Named:

@@ -78,7 +78,7 @@ def rows() -> Iterator[list[str]]:
     pairs = min(setting.level.over_warm_starts("denoise").pairs for setting in runs.NO_HARM)
     folders = "`math_no_harm` and `math_hard_no_harm`"
     unharmed = f"interval above {verdicts.MOST_HARM} at {verdicts.unharmed(runs.NO_HARM)}"
-    kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept()}"
+    kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept(runs.NO_HARM)}"
     yield ["no harm, eight levels", GAIN, f"`{NO_HARM_PLAN}`", str(pairs), unharmed, "-", folders]
     beside = "`denoise` beside `denoise_modelled`"
     yield ["the same, where `denoise_modelled` gained", beside, f"`{NO_HARM_PLAN}`", str(pairs), kept, "-", folders]

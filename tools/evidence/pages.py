@@ -243,7 +243,7 @@ PAGES: tuple[Page, ...] = (
             "dialogue.permuted_unchanged_40",
             "dialogue.permuted_unchanged_20",
         ),
-        (*DESIGN, "0.1", "0.6", "1.0", "1.5", "2.0", "-0.02", "90%"),
+        (*DESIGN, "0.1", "0.6", "1.0", "1.5", "2.0", "2.5", "-0.02", "90%"),
     ),
 )
 

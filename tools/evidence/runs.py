@@ -136,6 +136,16 @@ MENDED_FLIPPED = (
 )
 MENDED_REPEATED = Setting("three numbers, errors repeat, 40%", "math_mended", "repeated_40")
 MENDED = (*MENDED_FLIPPED, MENDED_REPEATED)
+# GRPO, version 7 of `denoise` and `unidentified: modelled`: a planned test where verdicts say little or nothing.
+CHANCE_FLIPPED = (
+    Setting(THREE_40, "math_chance", "flip_40"),
+    Setting(FIVE_40, "math_hard_chance", "flip_40"),
+)
+CHANCE_HARDLY = (
+    Setting("five numbers, 45% flipped", "math_hard_chance", "flip_45"),
+    Setting("three numbers, 50% flipped", "math_chance", "flip_50"),
+)
+CHANCE = (*CHANCE_FLIPPED, *CHANCE_HARDLY)
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

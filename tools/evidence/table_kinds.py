@@ -133,8 +133,9 @@ def shares(group: str) -> str:
 # --- no harm where nothing can be known -------------------------------------------------------------------------------
 
 
-def no_harm() -> str:
+def no_harm(plan: str = "no_harm") -> str:
     """One row a level: GRPO's score, what `denoise` adds with the rule and without, and what is kept of the gain."""
+    settings = {"no_harm": runs.NO_HARM, "chance": runs.CHANCE}[plan]
 
     def row_of(setting: Setting) -> Iterator[str]:
         share = verdicts.share_kept(setting)
@@ -153,7 +154,7 @@ def no_harm() -> str:
         "`unidentified: modelled` minus GRPO (95%)",
         "kept",
     ]
-    return table(heads, map(row_of, runs.NO_HARM))
+    return table(heads, map(row_of, settings))
 
 
 def mended() -> str:

@@ -232,7 +232,11 @@ def _of_repeated_errors() -> Named:
 
 def _of_the_newest_plans() -> Named:
     """The verdicts of no harm and of which responses to check, and on how many of the planned warm starts."""
-    for name, settings in {"checks": runs.CHECKS, "no_harm": runs.NO_HARM, "mended": runs.MENDED}.items():
+    for name, settings in {
+        "checks": runs.CHECKS,
+        "no_harm": runs.NO_HARM,
+        "mended": runs.MENDED,
+    }.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
     for setting in runs.CHECKS:
@@ -242,7 +246,7 @@ def _of_the_newest_plans() -> Named:
     for arm in ("grpo", "denoise"):
         yield f"no_harm.collapsed_{arm}", plain(collapsed.scores(arm)[runs.COLLAPSED_SEED], 3)
     yield "no_harm.unharmed", str(verdicts.unharmed(runs.NO_HARM))
-    yield "no_harm.kept", str(verdicts.kept())
+    yield "no_harm.kept", str(verdicts.kept(runs.NO_HARM))
     for setting in runs.NO_HARM:
         share = verdicts.share_kept(setting)
         if share is not None:
@@ -258,6 +262,14 @@ def _of_the_mended() -> Named:
     yield "mended.farthest_below", plain(-min(gains), 3)
     where_errors_repeat = verdicts.gains_by_seed(runs.MENDED_REPEATED)
     yield "mended.farthest_below_where_errors_repeat", plain(-min(where_errors_repeat), 3)
+
+
+def _of_chance() -> Named:
+    """The verdict where verdicts say little or nothing, in the parts that the plan asks for."""
+    yield "chance.unharmed", str(verdicts.unharmed(runs.CHANCE_FLIPPED))
+    yield "chance.not_below", str(verdicts.not_below_on_average(runs.CHANCE_HARDLY))
+    yield "chance.not_far_below", str(verdicts.not_far_below(runs.CHANCE))
+    yield "chance.kept", str(verdicts.kept(runs.CHANCE_FLIPPED))
 
 
 def _of_tuning() -> Named:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoalign.statistics import Interval
-from tools.evidence import runs
 from tools.evidence.comparisons import RIVALS
 from tools.evidence.runs import Setting
 
@@ -61,9 +60,15 @@ def not_far_below(settings: Sequence[Setting]) -> Verdict:
     return Verdict(sum(gain >= -FARTHEST_BELOW for gain in gains), len(gains))
 
 
-def kept() -> Verdict:
+def not_below_on_average(settings: Sequence[Setting]) -> Verdict:
+    """At how many levels the mean of `denoise` minus GRPO lies above `MOST_HARM`."""
+    passed = sum(gain(setting, "denoise").estimate > MOST_HARM for setting in settings)
+    return Verdict(passed, len(settings))
+
+
+def kept(settings: Sequence[Setting]) -> Verdict:
     """At how many of the levels where `denoise_modelled` gained `denoise` keeps `LEAST_KEPT` of the gain."""
-    shares = [share for share in map(share_kept, runs.NO_HARM) if share is not None]
+    shares = [share for share in map(share_kept, settings) if share is not None]
     return Verdict(sum(share >= LEAST_KEPT for share in shares), len(shares))
 
 

@@ -236,6 +236,7 @@ def _of_the_newest_plans() -> Named:
         "checks": runs.CHECKS,
         "no_harm": runs.NO_HARM,
         "mended": runs.MENDED,
+        "chance": runs.CHANCE,
     }.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
@@ -423,6 +424,7 @@ SOURCES = (
     _of_repeated_errors,
     _of_the_newest_plans,
     _of_the_mended,
+    _of_chance,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

@@ -36,7 +36,7 @@ def gain(setting: Setting, arm: str, against: str = "grpo") -> Interval:
 def share_kept(setting: Setting) -> float | None:
     """The mean gain of `denoise` as a share of that of `denoise_modelled`; None where the latter is not certain."""
     without_rule = gain(setting, "denoise_modelled")
-    if without_rule.low <= 0:
+    if not without_rule.low > 0:
         return None
     return gain(setting, "denoise").estimate / without_rule.estimate
 

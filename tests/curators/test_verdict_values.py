@@ -27,9 +27,9 @@ def shown(*batches, verdicts=()):
         ([[1.0, 1.1, 1.1]], [0.1, 0.1], 0.1, 1.1),
         # One verdict of several that has a penalty of its own shows nothing.
         ([[0.0, 0.0, 0.0, 1.0]], [1.0, 0.0, -1.5], 0, 1),
-        # A second verifier that says -10 where it failed; but 1 once and again is no outlier.
+        # A second verifier that says -10 where it failed. The first right response among refused ones is no outlier.
         ([[0.0, 0.0, 0.0, 1.0]], [1.0, 0.0, -10.0], 0, 1),
-        ([[0.0, 0.0, 0.1]], [0.0, 0.1, 1.0, 1.0], 0, 1),
+        ([[0.0, 0.0, 0.1]], [0.0, 0.1, 1.0], 0, 1),
         # Nothing of a later batch of refused responses changes the values, nor do equal rewards.
         ([[0.0, 1.0], [0.0, 0.1]], [], 0, 1),
         ([[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], 0, 1),

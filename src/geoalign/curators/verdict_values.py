@@ -51,12 +51,12 @@ class VerdictValues:
 
         Verdicts far outside both values show that these are one value, with a bonus and without. Far is more than
         `_FAR` times their distance, or for most of the verdicts more than once their distance. The new values are the
-        median reward and the median of those verdicts. A single verdict far outside is an outlier, such as -10 for a
+        median reward and the median of those verdicts. A single verdict far below is an outlier, such as -10 for a
         failure, if the others take both values.
         """
         distance = self.high - self.low
         beyond = self._beyond(verdicts, _FAR * distance)
-        is_outlier = len(beyond) == 1 and self._both_occur(verdicts)
+        is_outlier = len(beyond) == 1 and float(beyond[0]) < self.low and self._both_occur(verdicts)
         if not len(beyond) or is_outlier:
             beyond = self._beyond(verdicts, distance)
             if 2 * len(beyond) <= len(verdicts):

@@ -12,11 +12,9 @@ from geoalign.lab.compare.read_settings import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
-EVIDENCE = sorted(
-    {*CONFIGS.glob("evidence/*.yaml")}
-    - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*"), *CONFIGS.glob("*/*_no_harm.*")}
-    - {*CONFIGS.glob("*/*_checks.*")}
-)
+# Those of the first plan; later ones have other seeds and arms.
+OF_FIRST_PLAN = ("dialogue", "dialogue_unbiased", "dialogue_wide", "math", "math_hard", "math_wide")
+EVIDENCE = [CONFIGS / "evidence" / f"{name}.yaml" for name in OF_FIRST_PLAN]
 COMPARISONS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))

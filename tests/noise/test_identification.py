@@ -146,6 +146,11 @@ def test_the_log_likelihood_gain_by_hand():
     )
 
 
+def test_nothing_is_recovered_where_nothing_was_judged():
+    rollouts = replace(answered(0), rewards=torch.ones(256))
+    assert math.isnan(Denoise(geometry="none").curate(rollouts).metrics["recovered"])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_verifier_that_flips_coins_leaves_the_rewards_bit_for_bit(seed):
     curator = Denoise(geometry="none")

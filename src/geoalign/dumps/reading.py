@@ -132,7 +132,7 @@ def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool =
         skipped=tuple(sorted(skipped, key=lambda row: row.line)),
         positions=reader.positions,
         own_groups=grouping.own,
-        remark=". ".join([*([grouping.remark] if grouping.remark else []), *reader.remarks()]),
+        remark=". ".join(filter(None, [grouping.remark, *reader.remarks()])),
         own_answer=grouping.own_answer,
     )
 

@@ -198,9 +198,7 @@ def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_
             rewards[starts[place] : starts[place + 1]] = 1
             truths.append((right[place], rewards))
     in_all = sum(chance for chance, _ in truths)
-    # `group_advantages` divides by the deviation with one degree of freedom less than rewards.
-    scale = math.sqrt(size / (size - 1))
-    advantages = [group_advantages(rewards, torch.zeros(size).long(), eps=1e-9) * scale for _, rewards in truths]
+    advantages = [group_advantages(rewards, torch.zeros(size).long(), eps=1e-9) for _, rewards in truths]
     chances = [chance / in_all for chance, _ in truths]
     mean = sum(chance * each for chance, each in zip(chances, advantages, strict=True))
     distances = [float((each - mean).square().sum()) for each in advantages]

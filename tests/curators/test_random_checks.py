@@ -73,11 +73,20 @@ def test_a_closed_window_gives_both_rates_by_hand():
 
 def test_a_batch_of_equal_rewards_counts_once_both_verdicts_are_known():
     checks = RandomChecks(1)
-    checks.add(batch([1.0, 1.0]), [0], [0.0])
+    checks.add(batch([1.0, 1.0]), [0], [1.0])
     assert checks.metrics(1)["check_windows"] == 0
     checks.add(batch([0.0, 1.0]), [0], [0.0])
-    checks.add(batch([1.0, 1.0]), [0], [0.0])
-    assert checks.metrics(1)["checked_false_positive_rate"] == 1
+    checks.add(batch([1.0, 1.0]), [0], [1.0])
+    assert checks.metrics(1)["check_windows"] == 2
+    assert checks.metrics(1)["checked_false_negative_rate"] == 0
+
+
+def test_a_verifier_that_accepts_all_is_found_out_by_the_second_one_alone():
+    checks = RandomChecks(4)
+    checks.add(batch([1.0] * 16), [0, 1, 2, 3], [0.0, 0.0, 0.0, 1.0])
+    metrics = checks.metrics(4)
+    assert metrics["checked_false_positive_rate"] == 1
+    assert metrics["checked_false_negative_rate"] == 0
 
 
 def test_a_bonus_is_no_verdict_where_all_responses_are_refused():
@@ -122,6 +131,24 @@ def test_an_alarm_ends_and_may_come_again(caplog):
     found = training(good + bad + good + bad)
     assert [found[last]["alarms"] for last in (9, 19, 29, 39)] == [0, 1, 0, 1]
     assert len(caplog.messages) == 2
+
+
+def test_an_alarm_stays_while_windows_say_nothing_of_its_rate(caplog):
+    """Windows of 100 checks. The third has no wrong row, so that it cannot tell whether wrong ones are accepted."""
+    checks = RandomChecks(100)
+    windows = [
+        [(0, 1, 2), (0, 0, 48), (1, 1, 48), (1, 0, 2)],
+        [(0, 1, 30), (0, 0, 20), (1, 1, 48), (1, 0, 2)],
+        [(1, 1, 90), (1, 0, 10)],
+        [(0, 1, 30), (0, 0, 20), (1, 1, 48), (1, 0, 2)],
+    ]
+    alarms = []
+    for window in windows:
+        rows = [(float(truth), float(reward)) for truth, reward, count in window for _ in range(count)]
+        checks.add(batch([reward for _, reward in rows]), list(range(100)), [truth for truth, _ in rows])
+        alarms.append(checks.metrics(100)["alarms"])
+    assert alarms == [0, 1, 1, 1]
+    assert len(caplog.messages) == 1
 
 
 def test_at_most_one_in_twenty_healthy_runs_raises_an_alarm():

@@ -35,6 +35,8 @@ def shown(*batches, verdicts=()):
         ([[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], 0, 1),
         # With one right response in thirty and a bonus a batch alone does not show them.
         ([[0.0, 1.0], [0.0] * 15 + [0.1] * 14 + [1.1]], [], 0, 1),
+        # A verifier that accepts all, and a second one that does not.
+        ([[1.0, 1.0]], [0.0, 1.0, 0.0], 0, 1),
         # Another scale.
         ([[0.0, 1.0], [-1.0, 1.0, -1.0, 1.0]], [], -1, 1),
     ],

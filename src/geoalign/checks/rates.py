@@ -230,8 +230,9 @@ def _between_roots(quadratic: float, linear: float, constant: float) -> tuple[fl
 def modified_wilson(errors: int, trials: int, *, level: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a share, as Brown, Cai and DasGupta (2001) modify it; 0 to 1 without a trial.
 
-    Where there are one to three errors, the lower end is that of a Poisson count: Wilson's own is too high for rates
-    near 0, and holds in 84% of the samples at worst. Where there are one to three successes the same is done at 1.
+    Where there are one or two errors, of more than 50 trials up to three, the lower end is that of a Poisson count:
+    Wilson's own is too high for rates near 0, and holds in 84% of the samples at worst. With as few successes the same
+    is done at 1.
     """
     # Takes a third of a second to import, and an audit without checks needs none of it.
     from scipy import stats

@@ -106,7 +106,7 @@ class RemainingError(Informative):
     With q_a the probability that answer a of a group is right, at most one of them, and n_a of its N rows giving it,
     GRPO's advantages under each truth are known, and so is their expected squared distance from their mean:
 
-        V(q) = N (sum q - sum q^2 + (sum q b)^2 - sum q^2 b^2),   b_a = sqrt(n_a / (N - n_a))
+        V(q) = (N - 1) (sum q - sum q^2 + (sum q b)^2 - sum q^2 b^2),   b_a = sqrt(n_a / (N - n_a))
 
     A check that finds a right answer leaves none of it; one that refutes a leaves V of the others, whose q grow by
     1 / (1 - q_a). Of all groups the check that takes most from the sum comes next, as if those before it had refuted.
@@ -189,12 +189,12 @@ class OpenAnswers:
         weighted = [chance * root for chance, root in zip(q, b, strict=True)]
         value = sum(counted) - sum(chance**2 for chance in counted)
         value += sum(weighted) ** 2 - sum(each**2 for each in weighted)
-        return none_right * self.rows * value
+        return none_right * (self.rows - 1) * value
 
     def squared_norm(self) -> float:
-        """The expected squared norm of the group's advantages: N where an answer is right that not all rows give."""
+        """The expected squared norm of the group's advantages: N - 1 where a right answer is not that of all rows."""
         chances = zip(self.chance_right, self.root_odds, strict=True)
-        return self.rows * sum(chance for chance, root in chances if root > 0)
+        return (self.rows - 1) * sum(chance for chance, root in chances if root > 0)
 
     def checks(self) -> list[tuple[GroupAnswer, float]]:
         """The answers in the order in which to check them, each with what that takes from the error.

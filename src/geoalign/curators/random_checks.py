@@ -36,7 +36,7 @@ class RandomChecks:
     Rows enter that were drawn at random, never ones that were chosen, and each counts once; they are those that the
     second verifier could judge. Where rewards are verdicts (`SeenVerdicts`), a row is accepted if its reward is above
     the middle of both values, and right if the second verdict is, so that a bonus beside them decides nothing. Other
-    rewards have no such rates, and are not counted.
+    rewards have no such rates, and are not counted. Nor are checks from before both values were seen.
 
     An alarm is raised where the interval of a closed window lies above that of the first window which has rows of the
     class. All intervals of a run hold together in 95% of runs (`geoalign.checks.windows`), so that at most one run in
@@ -92,7 +92,10 @@ class RandomChecks:
         return metrics
 
     def _compare_with_first_window(self) -> None:
-        """Raises an alarm for each rate that is higher than at the start, once until its estimate is back there."""
+        """Raises an alarm for each rate that is higher than at the start, once until its estimate is back there.
+
+        A window without rows of the class says nothing: an alarm that was raised stays.
+        """
         number = len(self._closed)
         now = window_intervals(self._closed[-1], number)
         for place, name in enumerate(CHECKED_RATES):
@@ -109,7 +112,7 @@ class RandomChecks:
                     f"{name} is {_words(latest)} in window {number} of the random checks, above {_words(first)} "
                     f"in window {first_number}: {_TITLES[place].lower()} than at the start",
                 )
-            elif name in self._raised and not latest.estimate > first.high:
+            elif name in self._raised and latest.estimate <= first.high:
                 self._raised.remove(name)
 
     def _first_with_rows(self, place: int) -> int | None:

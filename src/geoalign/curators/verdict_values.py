@@ -84,7 +84,8 @@ class SeenVerdicts:
     A batch alone may not show them: where all responses are refused, some of them with a bonus for their format, there
     are two rewards as well. So a batch is pooled with the values that earlier ones have shown, each of them as often as
     the batch has rewards, and `two_values` finds the values of all together. Where it finds none, it looks at the batch
-    alone. A batch of equal rewards shows nothing, and earlier values hold.
+    alone. Of a batch of equal rewards earlier values hold; without any, those that it and the second verifier's
+    verdicts take together, if they are two.
     """
 
     def __init__(self) -> None:
@@ -98,8 +99,11 @@ class SeenVerdicts:
             verdicts: [M] of a second verifier, and other rewards that are trusted.
         """
         scored = rewards[~rewards.isnan()].cpu()
+        verdicts = verdicts[~verdicts.isnan()].cpu()
         found = self._values(scored)
-        return None if found is None else found.widened(scored, verdicts[~verdicts.isnan()].cpu())
+        if found is None:
+            return _values_of_equal_rewards(scored, verdicts)
+        return found.widened(scored, verdicts)
 
     def learn(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
         """The `values` in a batch, which hold for later batches, too."""
@@ -110,8 +114,7 @@ class SeenVerdicts:
 
     def _values(self, rewards: Float[Tensor, " n"]) -> VerdictValues | None:
         known = self._known
-        of_one_group = torch.zeros_like(rewards, dtype=torch.long)
-        if len(tied_rewards(rewards, of_one_group).unique()) < 2:
+        if len(_different(rewards)) < 2:
             return known
         found = None
         if known is not None:
@@ -128,3 +131,16 @@ class SeenVerdicts:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         self._known = VerdictValues(**state) if state else None
+
+
+def _values_of_equal_rewards(rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
+    """The values where a verifier accepts all, or refuses all, and a second one does not; else None."""
+    both = _different(torch.cat([rewards, verdicts.to(rewards)]))
+    if len(_different(rewards)) != 1 or len(both) != 2:
+        return None
+    return VerdictValues(float(both.min()), float(both.max()))
+
+
+def _different(rewards: Float[Tensor, " n"]) -> Float[Tensor, " k"]:
+    """[K] the rewards that differ by more than rounding, ascending."""
+    return tied_rewards(rewards, torch.zeros_like(rewards, dtype=torch.long)).unique()

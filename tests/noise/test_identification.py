@@ -191,6 +191,8 @@ def test_a_weight_at_its_bound_does_not_hold_the_others_back():
         ((0.0, -0.2, 0.2), {"slope": math.nan}, True),  # a prior that is the same for all tells nothing
         ((1.0, 1.0, 1.0), {"known_answers": 19}, False),
         ((1.0, 1.0, 1.0), {"known_answers": 20}, True),
+        ((1.0, 1.0, 1.0), {"known_answers": 20, "log_likelihood_gain": 1.9}, False),  # labels of other prompts alone
+        ((1.0, 1.0, 1.0), {"known_answers": 20, "checked_answers": 20, "log_likelihood_gain": 1.9}, True),
         ((math.nan, math.nan, math.nan), {"has_answers": False}, True),
     ],
 )
@@ -202,11 +204,12 @@ def test_what_identifies_the_rates(correlation, found, expected):
         "slope": 0.3,
         "has_answers": True,
         "known_answers": 0,
+        "checked_answers": 0,
     }
     assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
 
 
-@pytest.mark.parametrize("correlation", [(math.nan, math.nan, math.nan), (-0.1, -1.4, 1.2)])
+@pytest.mark.parametrize("correlation", [(math.nan, math.nan, math.nan), (-0.1, -1.4, 1.2), (0.6, -0.4, 1.6)])
 def test_where_contradictions_cannot_be_told_the_reason_is_that_verdicts_are_few(correlation):
     found = Identification(
         Interval(*correlation),
@@ -216,6 +219,7 @@ def test_where_contradictions_cannot_be_told_the_reason_is_that_verdicts_are_few
         slope=0.3,
         has_answers=True,
         known_answers=0,
+        checked_answers=0,
     )
     assert "too few verdicts" in found.reason
 
@@ -366,6 +370,7 @@ def test_trusted_rows_of_enough_answers_identify_the_rates():
     assert not torch.equal(curation.rewards[~trusted], rewards[~trusted])
 
 
+TEN_LABELLED = Rollouts(rewards=torch.tensor([1.0, 0.0] * 10), groups=torch.arange(20) // 2, answers=["7", "8"] * 10)
 LABELLED = Rollouts(rewards=torch.tensor([1.0, 0.0]), groups=torch.zeros(2, dtype=torch.long), answers=["7", "8"])
 
 
@@ -382,9 +387,16 @@ def test_labelled_rollouts_of_every_batch_count_once(with_keys):
 
 def test_labelled_prompts_with_the_same_answers_are_different_prompts():
     """Ten groups with one right and one wrong answer each: twenty answers in a batch."""
-    ten = Rollouts(rewards=torch.tensor([1.0, 0.0] * 10), groups=torch.arange(20) // 2, answers=["7", "8"] * 10)
-    batch = replace(repeating(0, alike=True, wrong=0.4), hidden=None)
-    assert Denoise(geometry="none").curate(with_labelled(batch, ten)).metrics["identified"] == 1
+    batch = replace(repeating(0, alike=True, wrong=0.2), hidden=None)
+    assert Denoise(geometry="none").curate(batch).metrics["identified"] == 0
+    assert Denoise(geometry="none").curate(with_labelled(batch, TEN_LABELLED)).metrics["identified"] == 1
+
+
+def test_labels_of_other_prompts_do_not_make_a_coin_a_verifier():
+    batch = answered(0, wrong=0.5)
+    curation = Denoise(geometry="none").curate(with_labelled(batch, TEN_LABELLED))
+    assert curation.metrics["identified"] == 0
+    assert torch.equal(curation.rewards[:256], batch.rewards)
 
 
 @pytest.mark.parametrize(("keys", "identified"), [("none", 1), ("fresh", 1), ("the same", 0)])
@@ -418,6 +430,26 @@ def test_what_trusted_rows_tell_outweighs_any_verdicts_where_the_rates_are_known
     curation = Denoise(geometry="none", unidentified="modelled").curate(rollouts)
     assert curation.rewards[:20].tolist() == [1.0] * 16 + [0.0] * 4
     assert curation.rewards[20:36].tolist() == [0.0] * 16
+
+
+def test_two_answers_that_trusted_rows_show_to_be_right_are_both_right():
+    """Two spellings of one answer: neither takes anything from the other, and both rule out "7"."""
+    batch = answered(0)
+    rollouts = Rollouts(
+        rewards=torch.cat([batch.rewards, torch.tensor([1.0, 1, 1, 1, 0, 1, 0, 0])]),
+        groups=torch.cat([batch.groups, torch.full((8,), 32)]),
+        answers=[*batch.answers, "1/2", "1/2", "0.5", "0.5", "7", "7", "7", "7"],
+        trusted=torch.isin(torch.arange(264), torch.tensor([256, 258])),
+    )
+    curation = Denoise(geometry="none", unidentified="modelled").curate(rollouts)
+    assert curation.rewards[256:].tolist() == [1.0] * 4 + [0.0] * 4
+
+
+def test_trusted_rows_alone_tell_no_rate_of_the_verifier():
+    batch = answered(0)
+    metrics = Denoise(geometry="none").curate(replace(batch, trusted=torch.ones(256, dtype=torch.bool))).metrics
+    for name in ("true_positive_rate", "false_positive_rate", "informedness", "recovered"):
+        assert math.isnan(metrics[name])
 
 
 def test_a_verifier_that_judges_the_spelling_leaves_the_rewards_bit_for_bit():

@@ -13,7 +13,6 @@ import numpy as np
 import pandas
 
 from geoalign.files.columns import Series
-from geoalign.files.json_files import read_written_yaml
 from geoalign.lab.compare.analysis import analyse
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.numbers import arm_evaluation_curves, arm_pass_at_k, logged_curves
@@ -196,12 +195,10 @@ def levels_of(folder: str) -> dict[str, Level]:
     root = ROOT / "evidence" / folder
     plan = ComparisonFolder(root).read_plan()
     results = read_results(root)
-    settings, _ = read_written_yaml(root / "compare.yaml")
-    seeds_per_warm_start = settings.get("seeds_per_warm_start")
     levels = {}
     for table in analyse(results, plan).levels:
         of_level = tuple(result for result in results if result.level == table.level)
-        levels[table.level] = Level(table, of_level, plan.metric, seeds_per_warm_start)
+        levels[table.level] = Level(table, of_level, plan.metric, plan.seeds_per_warm_start)
     return levels
 
 

@@ -233,7 +233,7 @@ class Denoise(Curator[DenoiseConfig]):
         if len(self._past) >= self.config.window and not self._warned:
             self._warned = True
             warn(_LOG, _NOT_IDENTIFIED, found.reason)
-        certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
+        certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers != "shared")
         wrong = posterior.wrong
         if not by_states:
             suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")

@@ -9,7 +9,6 @@ positive rate e q(1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxtyping import Float
@@ -21,8 +20,7 @@ LEVEL = 0.95
 LOG_ODDS_LIMIT = 30.0
 # Least value of a divisor.
 SMALLEST = 1e-30
-# Rounds of EM from an earlier fit, and from a cold start.
-_WARM_ROUNDS = 10
+# Rounds of EM.
 COLD_ROUNDS = 60
 # Above this replaced share an earlier fit believes no reward any more, and EM starts anew.
 _LARGEST_WARM_ERROR = 0.9
@@ -90,22 +88,17 @@ class NoiseFit(NamedTuple):
         return max(differences) < _TOLERANCE
 
 
-def starts_of(
-    earlier: dict[str, Tensor], cold: Sequence[NoiseFit], rounds: int = COLD_ROUNDS
-) -> tuple[Sequence[NoiseFit], int]:
-    """Where EM starts, and for how many rounds.
+def earlier_fit(earlier: dict[str, Tensor], cold: NoiseFit) -> NoiseFit | None:
+    """The fit of the window before, where EM goes on; None where it has to start anew.
+
+    So it has to where there is no earlier fit, or one of another number of values, or one that believes no reward.
 
     Args:
-        earlier: the fields of the fit of the window before, or {}.
-        cold: where EM starts without one.
-        rounds: the rounds from a cold start.
-
-    Returns:
-        The earlier fit and few rounds, where it has as many values and believes some rewards; else the cold starts.
+        earlier: the fields of that fit, or {}.
+        cold: where EM starts anew.
     """
-    if not earlier:
-        return cold, rounds
-    as_many_values = len(earlier["values"]) == len(cold[0].values)
-    if not as_many_values or float(earlier["error"]) >= _LARGEST_WARM_ERROR:
-        return cold, rounds
-    return [NoiseFit(**earlier)], _WARM_ROUNDS
+    if not earlier or len(earlier["values"]) != len(cold.values):
+        return None
+    if float(earlier["error"]) >= _LARGEST_WARM_ERROR:
+        return None
+    return NoiseFit(**earlier)

@@ -34,10 +34,12 @@ PRECISE = 0.8
 # Verdicts rise with the model's prior as steeply as J where its rates are right, and may at most so many times as
 # steeply. From few verdicts the fit may explain poor verdicts and a steep prior by good verdicts and a flat prior.
 STEEPEST = 2.5
-# By so much the log-likelihood of the verdicts under the model must exceed that by chance. A verifier that flips coins
-# seldom gets there, in 3% of the batches of benchmarks/closed_loop.md, since the model takes it for better than it is.
+# By so much (natural logarithm, summed over the window) the log-likelihood of the verdicts under the model must exceed
+# that by chance. A verifier that flips coins seldom gets there, in 3% of the batches of benchmarks/closed_loop.md: the
+# pseudo-counts of the fit take it for better than it is, and then explain its verdicts worse than chance does.
 LEAST_GAIN = 2.0
-# Answers whose truth is known by trusted rows, from which on these identify the rates.
+# Answers whose truth is known by trusted rows, from which on these tell how the truth follows the prior, and so the
+# rates from the verdicts.
 KNOWN_ANSWERS = 20
 _TOO_FEW = "there are too few verdicts on equal answers to tell how often they are wrong"
 
@@ -56,6 +58,7 @@ class Identification:
         slope: of verdicts on the model's prior; NaN where the prior is the same for all.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many different answers (or responses) trusted rows tell the truth of.
+        checked_answers: those of them that belong to prompts whose other responses the verifier judged.
     """
 
     error_correlation: Interval
@@ -65,13 +68,15 @@ class Identification:
     slope: float
     has_answers: bool
     known_answers: int
+    checked_answers: int
 
     @property
     def identified(self) -> bool:
         """Whether the model's rates may be relied upon.
 
-        They may where trusted rows tell the truth of enough answers. Without any answers the states alone speak, and
-        nothing is tested here. Otherwise four things must hold:
+        They may where trusted rows tell the truth of enough checked answers. Answers to other prompts, as those of
+        labelled rollouts, replace the last three of the tests below: no verdict falls on them, and their prompts may
+        differ. Without any answers the states alone speak, and nothing is tested here. Else four things must hold:
 
         - The model explains the verdicts better than chance does.
         - Verdicts on equal answers contradict each other as often as independent errors would, and hardly more often.
@@ -81,8 +86,10 @@ class Identification:
           or from many verdicts.
         - Verdicts follow the model's prior hardly more steeply than its rates say.
         """
-        if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
+        if self.checked_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
+        if self.known_answers >= KNOWN_ANSWERS:
+            return self.informative
         return self.informative and self.independent and self.precise and self.calibrated
 
     @property
@@ -110,9 +117,10 @@ class Identification:
     @property
     def reason(self) -> str:
         """Why the rates are not identified, in words; for those that are it says nothing of use."""
-        if self.independent and self.precise and not self.informative:
+        contradictions_tell = self.independent and self.precise
+        if not self.informative and (contradictions_tell or self.known_answers >= KNOWN_ANSWERS):
             return "verdicts follow the answers hardly more than chance would have it"
-        if self.independent and self.precise:
+        if contradictions_tell:
             return (
                 "verdicts follow how frequent an answer is more closely than the estimated error rates allow, so that "
                 "these are not known yet"
@@ -126,9 +134,7 @@ class Identification:
             )
         if self.error_correlation.low > 0:
             return "verdicts on equal answers contradict each other too rarely for errors that do not repeat"
-        if not self.error_correlation.estimate >= REPEATED:
-            return _TOO_FEW
-        return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
+        return _TOO_FEW
 
 
 def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] | None = None) -> Identification:
@@ -139,7 +145,10 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
             units are different answers.
     """
     missed, false_positive = fit.error_rates.tolist()
-    judged = units.counts.sum(dim=1) > 0
+    verdicts = units.counts.sum(dim=1)
+    judged = verdicts > 0
+    known = units.known_log_odds != 0
+    beside_verdicts = (sum_by_label(verdicts, units.group) > 0)[units.group]
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit),
@@ -148,18 +157,18 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
         log_likelihood_gain=units.log_likelihood_gain(fit),
         slope=slope_on_prior(units, fit),
         has_answers=bool((answered & judged).any()),
-        known_answers=_different_known_answers(units, answer_keys),
+        known_answers=_different_answers(known, units, answer_keys),
+        checked_answers=_different_answers(known & beside_verdicts, units, answer_keys),
     )
 
 
-def _different_known_answers(units: Units, answer_keys: Int[Tensor, " n"] | None) -> int:
-    """How many different answers trusted rows tell the truth of: the same labelled rollouts come with every batch."""
-    known = units.known_log_odds != 0
-    key_of_unit = torch.full(known.shape, OF_ONE_BATCH)
+def _different_answers(counted: Bool[Tensor, " c"], units: Units, answer_keys: Int[Tensor, " n"] | None) -> int:
+    """How many different answers the counted units are: the same labelled rollouts come with every batch."""
+    key_of_unit = torch.full(counted.shape, OF_ONE_BATCH)
     if answer_keys is not None:
         # Keys of trusted rows are not negative, `OF_ONE_BATCH` is: a unit's highest key is that of a trusted row.
         key_of_unit = key_of_unit.scatter_reduce(0, units.of_row, answer_keys, "amax")
-    keys = key_of_unit[known]
+    keys = key_of_unit[counted]
     recognised = keys != OF_ONE_BATCH
     return len(keys[recognised].unique()) + int((~recognised).sum())
 
@@ -181,8 +190,8 @@ def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
 
     M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
-    ratio of sums over groups: its standard error is sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two
-    verdicts, or one group alone has.
+    ratio of sums over the G groups with E_g > 0: its standard error is sqrt(G / (G - 1) sum (M_g - M / E E_g)^2) / E.
+    NaN where no unit has two verdicts, or one group alone has.
     """
     mixed = sum_by_label(units.weight * units.counts.prod(dim=1), units.group)
     expected = sum_by_label(expected_contradictions(units, fit), units.group)
@@ -222,7 +231,7 @@ def observations_corrected_without_rates(
     """[N] the verdicts (0 or 1) as far as they can be put right without an error rate; elsewhere as observed.
 
     - A response without an answer where one is expected is wrong, unless `posterior.wrong` is at most 0.5 for it: where
-      verdicts look that good, its answer was perhaps only not read.
+      verdicts look that good, its answer was perhaps only not read. This alone asks the fitted rates, to spare a row.
     - Rows of an answer with a trusted row share its verdict. Where that one is right and answers exclude each other,
       every other row of the group is wrong, those without an answer included, even if the first rule spared them.
 

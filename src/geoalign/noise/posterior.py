@@ -22,6 +22,8 @@ from geoalign.noise.rows import NoisyRows, sum_by_label, two_values
 from geoalign.noise.units import Units, got_both_verdicts, verdict_units
 from geoalign.noise.values import value_beliefs
 
+_RATES = ("true_positive_rate", "false_positive_rate", "informedness")
+
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
@@ -202,6 +204,7 @@ def infer(
 
     counted = rows.weights * (rows.scored & ~rows.trusted)
     wrong_share = float(counted @ wrong / counted.sum().clamp(min=SMALLEST))
+    any_compared = bool((beliefs.compared & (rows.weights > 0)).any())
     return Posterior(
         group=rows.group,
         observed=rows.rewards,
@@ -215,7 +218,7 @@ def infer(
         variance=variance,
         group_variance=_group_variance(rows, mean, variance, beliefs, open_rows),
         wrong=wrong,
-        metrics={"wrong_share": wrong_share, "recovered": slope if known else math.nan, **beliefs.metrics},
+        metrics={"wrong_share": wrong_share, "recovered": slope if any_compared else math.nan, **beliefs.metrics},
         fit={} if beliefs.fit is None else beliefs.fit._asdict(),
         units=beliefs.units,
     )
@@ -286,7 +289,7 @@ def _verdict_beliefs(
     fit = units.fit(earlier)
     prior_of_unit, right_of_unit = units.probabilities(fit)
     right = right_of_unit[units.of_row]
-    missed, false_positive = fit.error_rates.tolist()
+    rates = _fitted_rates(fit) if units.were_judged else dict.fromkeys(_RATES, math.nan)
     # What trusted rows tell is no expectation, of which a part would be missing.
     is_told = (units.known_log_odds != 0)[units.of_row]
     return _Beliefs(
@@ -299,13 +302,14 @@ def _verdict_beliefs(
         exclusive_set=units.exclusive_set[units.of_row],
         fit=fit,
         units=units,
-        metrics={
-            "true_positive_rate": 1 - missed,
-            "false_positive_rate": false_positive,
-            "informedness": 1 - missed - false_positive,
-            "error_correlation": float(fit.correlation),
-        },
+        metrics=rates,
     )
+
+
+def _fitted_rates(fit: NoiseFit) -> dict[str, float]:
+    """The verifier's rates, as they are logged."""
+    missed, false_positive = fit.error_rates.tolist()
+    return dict(zip(_RATES, (1 - missed, false_positive, 1 - missed - false_positive), strict=True))
 
 
 def _value_beliefs(

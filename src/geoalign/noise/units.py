@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.noise.channel import COLD_ROUNDS, SMALLEST, NoiseFit, starts_of
+from geoalign.noise.channel import COLD_ROUNDS, SMALLEST, NoiseFit, earlier_fit
 from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.trusted import ruled_out, truth_by_answer
 
@@ -72,6 +72,11 @@ class Units:
         posterior_log_odds = prior_log_odds + self._verdict_log_odds(fit) + self.known_log_odds
         return self._shares(prior_log_odds), self._shares(posterior_log_odds)
 
+    @property
+    def were_judged(self) -> bool:
+        """Whether any verdict tells of the verifier's rates: one on a unit that takes part in the fit."""
+        return bool((self.weight @ self.counts > 0).any())
+
     def chances_of_truth(self, fit: NoiseFit) -> Float[Tensor, " c"]:
         """[C] P(right) of each unit by its prior and by trusted rows, before verdicts are seen."""
         return self._shares(self._prior_log_odds(fit) + self.known_log_odds)
@@ -127,8 +132,7 @@ class Units:
             values=half,
         )
         # An earlier fit goes on for all of these rounds, not for few: rates that were once too good would stay so long.
-        starts, _ = starts_of(earlier, [cold])
-        fit = starts[0]
+        fit = earlier_fit(earlier, cold) or cold
         kept, replaced = self.pseudo
         for _ in range(rounds):
             before = fit
@@ -251,10 +255,16 @@ def verdict_units(
         lone_response * log_rate,
     ]
     fitted = answered | lone_response
-    own_label = len(group) + torch.arange(len(group))
+    number = torch.arange(len(group))
+    own_label = len(group) + number
     shared = sum_by_label(~rows.exclusive, unit) > 0
     set_label = torch.where(answered & ~shared & exclusive, group, own_label)
     truth = truth_by_answer(judged & rows.trusted, verdict, unit)
+    # Trusted rows may show several answers to be right, as spellings that were not told to be equal. The first one
+    # rules out the others of the set, and each further one stands alone.
+    number_if_right = number.masked_fill(truth != 1, len(group))
+    first_right = torch.full((2 * len(group),), len(group)).scatter_reduce(0, set_label, number_if_right, "amin")
+    set_label = torch.where((truth == 1) & (number > first_right[set_label]), own_label, set_label)
     lacks_answer = ~fitted
     fixed_log_odds = _UNANSWERED_LOG_ODDS * lacks_answer
     if exclusive:

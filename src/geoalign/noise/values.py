@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.noise.channel import SMALLEST, NoiseFit, starts_of
+from geoalign.noise.channel import COLD_ROUNDS, SMALLEST, NoiseFit, earlier_fit
 from geoalign.noise.rows import NoisyRows, dense_labels, sum_by_label
 
 # Standardised rewards beyond it lie in the outermost bins.
@@ -28,6 +28,8 @@ _SURPRISES = 0.1
 # Where EM starts in s, the likeliest fit being taken; the first is its prior mean. From a small s it can end believing
 # the most extreme rewards, from a large one believing none.
 _FIRST_SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
+# Rounds of EM from an earlier fit.
+_WARM_ROUNDS = 10
 # e, where EM starts; a number of float32.
 _FIRST_ERROR = torch.tensor(0.2, dtype=torch.float32).double()
 
@@ -131,8 +133,10 @@ class _TrueValues:
             correlation=torch.zeros(()).double(),
             values=count / count.sum(),
         )
-        starts, rounds = starts_of(earlier, [cold._replace(theta=slope) for slope in _FIRST_SLOPES])
-        fits = [self._fitted_from(start, rounds) for start in starts]
+        warm = earlier_fit(earlier, cold)
+        if warm is not None:
+            return self._fitted_from(warm, _WARM_ROUNDS)
+        fits = [self._fitted_from(cold._replace(theta=slope), COLD_ROUNDS) for slope in _FIRST_SLOPES]
         return max(fits, key=self._log_likelihood)
 
     def _fitted_from(self, fit: NoiseFit, rounds: int) -> NoiseFit:

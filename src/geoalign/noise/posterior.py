@@ -108,8 +108,8 @@ class Posterior:
         scaled up to unit deviation, and none exceeds it.
         """
         group = self.group
-        known = ~self.offset.isnan()
-        count = sum_by_label(known, group).clamp(min=1)
+        scored = ~self.offset.isnan()
+        count = sum_by_label(scored, group).clamp(min=1)
         # p - mean p, and each row's share of sum v - var(sum t) / n, on the scale of the rewards.
         expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
         variance = self.variance - self.group_variance / count[group].square()
@@ -120,7 +120,7 @@ class Posterior:
         expected = expected / unit[group]
         scale = self.scale / unit[group]
         centred = centred / unit[group]
-        variance = (scale.square() * variance).masked_fill(~known, 0)
+        variance = (scale.square() * variance).masked_fill(~scored, 0)
         spread_of_truth = sum_by_label(expected.square() + variance, group)
         spread_of_given = sum_by_label(centred.square(), group)
         spread = torch.maximum(spread_of_truth, spread_of_given)
@@ -186,9 +186,9 @@ def infer(
         observations = _as_verdicts(rows, *verdict_values, predicted=prediction is not None)
     judged = observations.judged
     open_rows = judged & ~rows.trusted
-    known = bool(judged.any())
+    any_judged = bool(judged.any())
     z = torch.zeros_like(rows.rewards) if prediction is None else prediction
-    if not known:
+    if not any_judged:
         beliefs = _no_beliefs(rows, observations)
     elif verdict_values is not None:
         beliefs = _verdict_beliefs(rows, observations, z, exclusive=exclusive, earlier=earlier or {})
@@ -211,7 +211,7 @@ def infer(
         observation=observations.value,
         offset=observations.offset,
         scale=observations.scale,
-        verdicts=known and verdict_values is not None,
+        verdicts=any_judged and verdict_values is not None,
         prior=prior,
         mean=mean,
         estimate=estimate,
@@ -291,13 +291,13 @@ def _verdict_beliefs(
     right = right_of_unit[units.of_row]
     rates = _fitted_rates(fit) if units.were_judged else dict.fromkeys(_RATES, math.nan)
     # What trusted rows tell is no expectation, of which a part would be missing.
-    is_told = (units.known_log_odds != 0)[units.of_row]
+    truth_is_known = (units.known_log_odds != 0)[units.of_row]
     return _Beliefs(
         prior=prior_of_unit[units.of_row],
         mean=right,
         variance=right * (1 - right),
         wrong=(observations.value - right).abs(),
-        compared=observations.judged & ~rows.trusted & ~is_told,
+        compared=observations.judged & ~rows.trusted & ~truth_is_known,
         same_truth=units.of_row,
         exclusive_set=units.exclusive_set[units.of_row],
         fit=fit,

@@ -44,6 +44,7 @@ class World:
         repeated: share of these flips that belong to the answer, the same whenever it is given to the prompt.
         unanswered: share of responses without an answer at the start; they are never right.
         unanswered_rewarded: share of them that the verifier rewards.
+        dynamic_sampling: prompts whose responses all get one reward are left out, as in DAPO, and others drawn instead.
         continuous: rewards are utilities, not verdicts; `wrong` of them go to the other end of their group.
         state_noise: deviation of what the states hold beside the features.
     """
@@ -54,6 +55,7 @@ class World:
     repeated: float = 0.0
     unanswered: float = 0.0
     unanswered_rewarded: float = 0.0
+    dynamic_sampling: bool = False
     continuous: bool = False
     state_noise: float = 1.0
 
@@ -66,6 +68,10 @@ WORLDS = {
     "flips_40_small_batches": World(groups=5, size=8, wrong=0.4, unanswered=0.3, unanswered_rewarded=0.4),
     "flips_45": World(wrong=0.45),
     "coin": World(wrong=0.5),
+    "no_noise_dynamic": World(dynamic_sampling=True),
+    "flips_20_dynamic": World(wrong=0.2, dynamic_sampling=True),
+    "flips_40_dynamic": World(wrong=0.4, dynamic_sampling=True),
+    "repeated_40_dynamic": World(wrong=0.4, repeated=1.0, dynamic_sampling=True),
     "half_repeated_40": World(wrong=0.4, repeated=0.5),
     "repeated_20": World(wrong=0.2, repeated=1.0),
     "repeated_40": World(wrong=0.4, repeated=1.0),
@@ -141,6 +147,67 @@ def observed_rewards(
     return torch.where(response == ANSWERS, praised, rewards), true
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One batch of B rollouts.
+
+    Attributes:
+        prompts: those that stay, as many as the world has groups.
+        log_shares: [P, A + 1] how probable each response to them is under the policy.
+        response: [B] the answers that were drawn.
+        rewards, true: [B].
+    """
+
+    prompts: Prompts
+    log_shares: Tensor
+    response: Tensor
+    rewards: Tensor
+    true: Tensor
+
+
+def draw_batch(world: World, direction: Tensor, theta: Tensor, draw: Generator) -> Batch:
+    """Draws prompts, responses and rewards; with dynamic sampling until enough prompts have unequal rewards."""
+    prompts = draw_prompts(world.groups, direction, world, draw)
+    log_shares = (prompts.features @ theta).log_softmax(dim=1)
+    response = torch.multinomial(log_shares.detach().exp(), world.size, replacement=True, generator=draw).flatten()
+    group = torch.arange(world.groups).repeat_interleave(world.size)
+    rewards, true = observed_rewards(prompts, group, response, world, draw)
+    batch = Batch(prompts=prompts, log_shares=log_shares, response=response, rewards=rewards, true=true)
+    if not world.dynamic_sampling:
+        return batch
+    by_group = rewards.view(world.groups, world.size)
+    unequal = by_group.amin(dim=1) < by_group.amax(dim=1)
+    if bool(unequal.all()):
+        return batch
+    rest = draw_batch(replace(world, groups=int((~unequal).sum())), direction, theta, draw)
+    return joined(prompts_of(batch, unequal, world.size), rest)
+
+
+def prompts_of(batch: Batch, kept: Tensor, size: int) -> Batch:
+    """The part of a batch that belongs to the kept prompts [P], which have `size` responses each."""
+    rows = kept.repeat_interleave(size)
+    return Batch(
+        prompts=Prompts(**{name: value[kept] for name, value in vars(batch.prompts).items()}),
+        log_shares=batch.log_shares[kept],
+        response=batch.response[rows],
+        rewards=batch.rewards[rows],
+        true=batch.true[rows],
+    )
+
+
+def joined(first: Batch, second: Batch) -> Batch:
+    """Both batches as one."""
+    of_second = vars(second.prompts)
+    prompts = {name: torch.cat([value, of_second[name]]) for name, value in vars(first.prompts).items()}
+    return Batch(
+        prompts=Prompts(**prompts),
+        log_shares=torch.cat([first.log_shares, second.log_shares]),
+        response=torch.cat([first.response, second.response]),
+        rewards=torch.cat([first.rewards, second.rewards]),
+        true=torch.cat([first.true, second.true]),
+    )
+
+
 def second_verdicts(
     true: Tensor, group: Tensor, response: Tensor, wrong_share: float, draw: Generator
 ) -> Callable[[Sequence[int]], list[float]]:
@@ -178,13 +245,12 @@ def train(
     measured: dict[str, list[float]] = {}
     group = torch.arange(world.groups).repeat_interleave(world.size)
     for _ in range(BATCHES):
-        prompts = draw_prompts(world.groups, direction, world, draw)
-        log_shares = (prompts.features @ theta).log_softmax(dim=1)
-        response = torch.multinomial(log_shares.detach().exp(), world.size, replacement=True, generator=draw).flatten()
-        rewards, true = observed_rewards(prompts, group, response, world, draw)
-        states = prompts.features[group, response] @ mixing
+        batch = draw_batch(world, direction, theta, draw)
+        response = batch.response
+        true = batch.true
+        states = batch.prompts.features[group, response] @ mixing
         rollouts = Rollouts(
-            rewards=rewards,
+            rewards=batch.rewards,
             groups=group,
             hidden=states + world.state_noise * torch.randn(states.shape, generator=draw),
             true_rewards=true,
@@ -203,7 +269,7 @@ def train(
         cosine = float(weighted @ wanted / (weighted.norm() * wanted.norm()).clamp(min=1e-9))
         for name, value in {**curation.metrics, "cosine": cosine}.items():
             measured.setdefault(name, []).append(value)
-        loss = -(weighted * log_shares[group, response]).mean()
+        loss = -(weighted * batch.log_shares[group, response]).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,6 +1,8 @@
 """Auditing into a folder of the test's; pages, which take most of a call's time, are made in one test alone."""
 
 import pytest
+from dumps import verdicts, write_lines
+from files_of_checks import read
 
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.pipeline import run_audit
@@ -39,3 +41,20 @@ def undrawn(monkeypatch):
     """Pages without their drawings, which take most of the time: a picture is a file with the panel's name in it."""
     drawing = "geoalign.pages.documents.render"
     monkeypatch.setattr(drawing, lambda panel, theme: f"<svg><!-- {panel.name} --></svg>".encode())
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """64 rollouts, of which 32 give the right answer "a"; a quarter of either kind is judged wrongly."""
+    return write_lines(tmp_path / "d.jsonl", verdicts())
+
+
+@pytest.fixture
+def drawn(tmp_path, run, dump):
+    """Draws rows of the dump, and returns those of checks.csv."""
+
+    def draw(count, **request):
+        run(dump, curator="denoise", draw_checks=count, overwrite=True, **request)
+        return read(tmp_path / "out" / "checks.csv")
+
+    return draw

@@ -17,14 +17,12 @@ from geoalign.curators.curator import Curator, hidden_states, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.intervals import Interval
-from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.ties import tied_rewards
 from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
 from geoalign.noise.identification import (
     disputed,
     identification,
-    mean_over_identical,
     observations_corrected_without_rates,
 )
 from geoalign.noise.posterior import Posterior, infer
@@ -204,7 +202,7 @@ class Denoise(Curator[DenoiseConfig]):
             **posterior.metrics,
             **identified,
         }
-        if states is not None and posterior.certain is None and bool(rows.trusted.any()):
+        if states is not None and posterior.rests_on_rates and bool(rows.trusted.any()):
             correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
             posterior = posterior.corrected(correction)
             metrics |= learnt
@@ -239,7 +237,7 @@ class Denoise(Curator[DenoiseConfig]):
             suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")
             suspect |= certain != posterior.observation
             wrong = torch.where(suspect, wrong, wrong.clamp(max=0.5))
-        kept = replace(posterior, estimate=mean_over_identical(rows, certain), wrong=wrong, certain=certain)
+        kept = replace(posterior, estimate=certain, wrong=wrong, rests_on_rates=False)
         return kept, {**metrics, **dict.fromkeys(_RATE_METRICS, math.nan)}
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
@@ -393,12 +391,7 @@ def _curation(
     # A reward that stays has the bits that it came with: above, those that differ by rounding are equal.
     is_changed = rows.scored & (posterior.rewards != rows.rewards)
     rewards = torch.where(back(is_changed), back(expected), rollouts.rewards)
-    if posterior.certain is None:
-        return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
-    if torch.equal(posterior.certain, posterior.estimate):
+    if not posterior.rests_on_rates:
+        # Of rewards without a model the trainer's own advantages are right.
         return replace(judged, rewards=rewards)
-    # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
-    # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
-    alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
-    advantages = mean_over_identical(rows, group_advantages(alone, rows.group))
-    return replace(judged, rewards=rewards, advantages=back(advantages.to(dtype)))
+    return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))

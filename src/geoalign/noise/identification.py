@@ -262,19 +262,6 @@ def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool)
     return mixed | has_rival
 
 
-def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
-    rows keep theirs, as do all rows whose identical responses have equal values."""
-    response = rows.response
-    open_rows = _open_rows(rows)
-    count = sum_by_label(open_rows, response).clamp(min=1)
-    sums = sum_by_label(values.masked_fill(~open_rows, 0.0), response)
-    mean = (sums / count)[response]
-    differs = open_rows & ((values - mean).abs() > 1e-9)
-    any_differs = sum_by_label(differs, response)[response] > 0
-    return torch.where(open_rows & any_differs, mean, values)
-
-
 def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
     """[N] the rows whose reward may be changed: scored, not alone in their group, and not trusted."""
     return rows.accompanied & ~rows.trusted

@@ -47,8 +47,8 @@ class Posterior:
         metrics: what is to be logged.
         fit: the fields of `NoiseFit`; {} where nothing was judged.
         units: of verdicts what the fit is made of.
-        certain: [N] where the rates are not identified: the observations as far as they can be put right without them.
-            `estimate` then rests on no rate either.
+        rests_on_rates: whether `estimate` rests on the model's rates. Where they are not identified, it is the
+            observations as far as these can be put right without a rate.
     """
 
     group: Int[Tensor, " n"]
@@ -66,7 +66,7 @@ class Posterior:
     metrics: dict[str, float]
     fit: dict[str, Tensor]
     units: Units | None = None
-    certain: Float[Tensor, " n"] | None = None
+    rests_on_rates: bool = True
 
     def __getitem__(self, rows: slice) -> Posterior:
         """The same posterior of some of its rows; what is not by row stays."""

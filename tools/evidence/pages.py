@@ -48,7 +48,7 @@ NO_PROSE = (
     re.compile(r"\]\([^)]*\)"),
 )
 # Numbers that no result has: sizes, shares and levels of the design.
-DESIGN = ("95%", "5%", "10%", "15%", "20%", "40%", "0.05", "0.025")
+DESIGN = ("95%", "5%", "10%", "15%", "20%", "40%", "45%", "50%", "0.05", "0.025")
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,11 @@ PAGES: tuple[Page, ...] = (
             "mended.unharmed",
             "mended.farthest_below",
             "mended.farthest_below_where_errors_repeat",
+            "chance.farthest_below",
+            "chance.five_40_kept",
+            "chance.five_45_below",
+            "chance.three_50_below",
+            "chance.modelled_five_45_below",
         ),
         (*DESIGN, "0.1", "0.02"),
     ),
@@ -172,6 +177,17 @@ PAGES: tuple[Page, ...] = (
             "mended.not_far_below",
             "mended.lowest_gain",
             "mended.farthest_below_where_errors_repeat",
+            "chance.warm_starts",
+            "chance.unharmed",
+            "chance.not_below",
+            "chance.five_45",
+            "chance.three_50",
+            "chance.not_far_below",
+            "chance.farthest_below",
+            "chance.kept",
+            "chance.five_40_kept",
+            "chance.modelled_five_45_below",
+            "chance.modelled_three_50_below",
             "twelve.runs_above",
             "twelve.significant",
             "twelve.share_lowest",

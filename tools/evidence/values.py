@@ -271,6 +271,15 @@ def _of_chance() -> Named:
     yield "chance.not_below", str(verdicts.not_below_on_average(runs.CHANCE_HARDLY))
     yield "chance.not_far_below", str(verdicts.not_far_below(runs.CHANCE))
     yield "chance.kept", str(verdicts.kept(runs.CHANCE_FLIPPED))
+    five_40 = runs.CHANCE_FLIPPED[1]
+    five_45, three_50 = runs.CHANCE_HARDLY
+    yield "chance.five_40_kept", f"{verdicts.share_kept(five_40):.0%}"
+    for name, setting in (("five_45", five_45), ("three_50", three_50)):
+        yield f"chance.{name}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
+        yield f"chance.{name}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
+        yield f"chance.modelled_{name}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
+    gains = [gain for setting in runs.CHANCE for gain in verdicts.gains_by_seed(setting)]
+    yield "chance.farthest_below", plain(-min(gains), 3)
 
 
 def _of_tuning() -> Named:

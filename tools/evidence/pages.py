@@ -129,7 +129,7 @@ PAGES: tuple[Page, ...] = (
             "chance.three_50_below",
             "chance.modelled_five_45_below",
         ),
-        (*DESIGN, "0.1", "0.02"),
+        (*DESIGN, "0.1", "0.02", "-0.02", "90%"),
     ),
     Page(
         "docs/denoise.md",

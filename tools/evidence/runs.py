@@ -146,6 +146,16 @@ CHANCE_HARDLY = (
     Setting("three numbers, 50% flipped", "math_chance", "flip_50"),
 )
 CHANCE = (*CHANCE_FLIPPED, *CHANCE_HARDLY)
+# GRPO and version 8 of `denoise` at the same levels: where the rates are not used, rewards stay bit for bit.
+EXACT_FLIPPED = (
+    Setting(THREE_40, "math_exact", "flip_40"),
+    Setting(FIVE_40, "math_hard_exact", "flip_40"),
+)
+EXACT_HARDLY = (
+    Setting("five numbers, 45% flipped", "math_hard_exact", "flip_45"),
+    Setting("three numbers, 50% flipped", "math_exact", "flip_50"),
+)
+EXACT = (*EXACT_FLIPPED, *EXACT_HARDLY)
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

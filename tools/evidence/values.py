@@ -237,6 +237,7 @@ def _of_the_newest_plans() -> Named:
         "no_harm": runs.NO_HARM,
         "mended": runs.MENDED,
         "chance": runs.CHANCE,
+        "exact": runs.EXACT,
     }.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
@@ -280,6 +281,14 @@ def _of_chance() -> Named:
         yield f"chance.modelled_{name}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
     gains = [gain for setting in runs.CHANCE for gain in verdicts.gains_by_seed(setting)]
     yield "chance.farthest_below", plain(-min(gains), 3)
+
+
+def _of_exact() -> Named:
+    """The verdict of the version that keeps rewards bit for bit where it does not use its rates."""
+    yield "exact.unharmed", str(verdicts.unharmed(runs.EXACT_FLIPPED))
+    yield "exact.not_below", str(verdicts.not_below_on_average(runs.EXACT_HARDLY))
+    yield "exact.not_far_below", str(verdicts.not_far_below(runs.EXACT))
+    yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT))
 
 
 def _of_tuning() -> Named:
@@ -434,6 +443,7 @@ SOURCES = (
     _of_the_newest_plans,
     _of_the_mended,
     _of_chance,
+    _of_exact,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

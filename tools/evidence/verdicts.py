@@ -1,4 +1,4 @@
-"""The verdicts of three plans, by the rules that were written before the runs: no harm twice, and which checks."""
+"""The verdicts of the plans on harm and on checks, by the rules that were written before the runs."""
 
 from __future__ import annotations
 
@@ -64,6 +64,12 @@ def not_below_on_average(settings: Sequence[Setting]) -> Verdict:
     """At how many levels the mean of `denoise` minus GRPO lies above `MOST_HARM`."""
     passed = sum(gain(setting, "denoise").estimate > MOST_HARM for setting in settings)
     return Verdict(passed, len(settings))
+
+
+def as_grpo(settings: Sequence[Setting]) -> Verdict:
+    """How many runs of `denoise` end exactly where GRPO's run of the same seed does."""
+    gains = [gain for setting in settings for gain in gains_by_seed(setting)]
+    return Verdict(sum(gain == 0 for gain in gains), len(gains))
 
 
 def kept(settings: Sequence[Setting]) -> Verdict:

@@ -231,9 +231,9 @@ def checked_batch(rewards):
 
 
 def test_the_trial_does_not_warn_of_what_verdicts_put_right(caplog):
-    # Nothing tells the rates but the verdicts, and these are on more than 20 answers.
-    curator = Appeals(Denoise(geometry="none", window=1), budget=40)
-    found = [curator.curate(checked_batch([1.0, 0.0] * 24)).metrics["identified"] for _ in range(2)]
+    # Nothing tells the rates but the checks: of one answer to each of 24 prompts, beside one that is not checked.
+    curator = Appeals(Denoise(geometry="none", window=1), budget=24, random_share=0)
+    found = [curator.curate(checked_batch([0.0, 1.0] * 24)).metrics["identified"] for _ in range(2)]
     assert found == [1, 1]
     assert caplog.messages == []
 

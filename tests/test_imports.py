@@ -69,7 +69,7 @@ EXTRAS = {"typer": "cli", "rich": "cli", "ruamel": "cli", "jinja2": "report", "m
 
 
 def test_a_command_names_the_package_that_it_lacks(tmp_path):
-    """Each case is a fork of a process in which most packages are loaded already."""
+    """Each case is a fork of a process in which most packages are loaded already, and ends without tidying up."""
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1", "response": "2", "reward": 1}\n', encoding="utf-8")
     said = {"set": "a", "id": "1", "sample": 0, "prompt": [{"role": "user", "content": "1"}], "response": "2"}
     (tmp_path / "said.jsonl").write_text(json.dumps(said | {"truncated": False}), encoding="utf-8")
@@ -79,8 +79,14 @@ for arguments, missing in {cases}:
     if not (child := os.fork()):
         [sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == missing]
         sys.modules[missing], sys.argv = None, ["geoalign", *arguments]
-        from geoalign.__main__ import main
-        main()
+        try:
+            from geoalign.__main__ import main
+            main()
+        except SystemExit as stop:
+            if isinstance(stop.code, str):
+                print(stop.code, file=sys.stderr)
+            sys.stderr.flush()
+            os._exit(stop.code if isinstance(stop.code, int) else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=sys.stderr)"""
     command = [sys.executable, "-W", "ignore", "-c", code]
     lines = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stderr.splitlines()

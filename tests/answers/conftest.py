@@ -1,5 +1,5 @@
 import pytest
-from judge_server import JudgeServer
+from judge_server import judge_on_loopback
 
 from geoalign.answers.verified import VerifiedReward
 
@@ -14,9 +14,4 @@ def reward():
 
 @pytest.fixture
 def server(monkeypatch):
-    """A judge's endpoint, without the proxies and the key of the environment."""
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    running = JudgeServer()
-    yield running
-    running.close()
+    yield from judge_on_loopback(monkeypatch)

@@ -8,7 +8,7 @@ import time
 import pandas
 import pytest
 from dumps import nemo_gym, plain, table, verdicts, write_lines
-from judge_server import JudgeServer, Reply, completion
+from judge_server import Reply, completion, judge_on_loopback
 from several_verdicts import dump, entry_of
 
 from geoalign import audit
@@ -26,12 +26,7 @@ REWARD = "11100100"
 
 @pytest.fixture
 def server(monkeypatch):
-    """An endpoint on loopback, without the proxies and the key of the environment."""
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    running = JudgeServer()
-    yield running
-    running.close()
+    yield from judge_on_loopback(monkeypatch)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

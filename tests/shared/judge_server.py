@@ -95,3 +95,12 @@ class Handler(BaseHTTPRequestHandler):
 def row(response, *, name="helpful", number=0, sample=0, prompt=None):
     asked = f"Question {number}?" if prompt is None else prompt
     return SavedResponse(name, str(number), sample, ({"role": "user", "content": asked},), response, False)
+
+
+def judge_on_loopback(monkeypatch):
+    """A judge's endpoint while a fixture yields it, without the proxies and the key of the environment."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    running = JudgeServer()
+    yield running
+    running.close()

@@ -255,16 +255,8 @@ def verdict_units(
         lone_response * log_rate,
     ]
     fitted = answered | lone_response
-    number = torch.arange(len(group))
-    own_label = len(group) + number
     shared = sum_by_label(~rows.exclusive, unit) > 0
-    set_label = torch.where(answered & ~shared & exclusive, group, own_label)
     truth = truth_by_answer(judged & rows.trusted, verdict, unit)
-    # Trusted rows may show several answers to be right, as spellings that were not told to be equal. The first one
-    # rules out the others of the set, and each further one stands alone.
-    number_if_right = number.masked_fill(truth != 1, len(group))
-    first_right = torch.full((2 * len(group),), len(group)).scatter_reduce(0, set_label, number_if_right, "amin")
-    set_label = torch.where((truth == 1) & (number > first_right[set_label]), own_label, set_label)
     lacks_answer = ~fitted
     fixed_log_odds = _UNANSWERED_LOG_ODDS * lacks_answer
     if exclusive:
@@ -279,7 +271,7 @@ def verdict_units(
         features=torch.stack([each.double() for each in features], dim=1),
         fixed_log_odds=fixed_log_odds,
         weight=sum_by_label(rows.weights, unit) / size * fitted,
-        exclusive_set=set_label.unique(return_inverse=True)[1],
+        exclusive_set=_exclusive_sets(group, answered & ~shared & exclusive, truth),
         shared=shared,
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,
@@ -287,6 +279,29 @@ def verdict_units(
         # too optimistic z would go unused.
         pseudo=(2 + 4 * answered_share, 4 - 2 * answered_share),
     )
+
+
+def _exclusive_sets(
+    group: Int[Tensor, " c"], has_rivals: Bool[Tensor, " c"], truth: Float[Tensor, " c"]
+) -> Int[Tensor, " c"]:
+    """[C] the number of each unit's set, of which at most one unit is right: those of a group, or the unit alone.
+
+    Trusted rows may show several answers of a group to be right, as spellings that were not told to be equal. The first
+    of them rules out the group's others, and each further one stands alone.
+
+    Args:
+        group: [C] the group of each unit.
+        has_rivals: [C] whether at most one of the unit and the others of its group is right.
+        truth: [C] by trusted rows, 1 or 0; NaN where they say nothing.
+    """
+    units = len(group)
+    number = torch.arange(units)
+    alone = units + number
+    label = torch.where(has_rivals, group, alone)
+    number_if_right = number.masked_fill(truth != 1, units)
+    first_right = torch.full((2 * units,), units).scatter_reduce(0, label, number_if_right, "amin")
+    is_further = (truth == 1) & (number > first_right[label])
+    return torch.where(is_further, alone, label).unique(return_inverse=True)[1]
 
 
 def by_verdict(

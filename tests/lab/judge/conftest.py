@@ -1,5 +1,5 @@
 import pytest
-from judge_server import JudgeServer
+from judge_server import judge_on_loopback
 
 from geoalign.dumps.response_files import write_responses
 from geoalign.endpoint.settings import JudgeConfig
@@ -7,11 +7,7 @@ from geoalign.endpoint.settings import JudgeConfig
 
 @pytest.fixture
 def server(monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    running = JudgeServer()
-    yield running
-    running.close()
+    yield from judge_on_loopback(monkeypatch)
 
 
 @pytest.fixture

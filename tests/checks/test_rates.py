@@ -8,6 +8,7 @@ from scipy import stats
 
 from geoalign.checks.prediction import cross_predictions, ridge_logistic
 from geoalign.checks.rates import checked_rates, modified_wilson
+from geoalign.errors import InputError
 
 ROWS = 1000
 
@@ -131,6 +132,20 @@ def test_wilson_by_hand():
     low, high = modified_wilson(8, 10)
     assert (1 - high, 1 - low) == pytest.approx(modified_wilson(2, 10))
     assert modified_wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_feature_that_is_missing_is_refused():
+    features = np.linspace(0, 1, ROWS)[:, None].copy()
+    features[5] = math.nan
+    accepted, checked = np.arange(ROWS) % 3 == 0, np.arange(0, ROWS, 20)
+    with pytest.raises(InputError, match="1 of 1000 rows are not finite, first of row 5"):
+        checked_rates(accepted, checked, accepted[checked], features)
+
+
+def test_a_row_that_is_named_twice_among_the_checked_ones_is_refused():
+    accepted, checked = np.arange(ROWS) % 3 == 0, np.array([3, 8, 3])
+    with pytest.raises(InputError, match="named twice"):
+        checked_rates(accepted, checked, accepted[checked], np.ones((ROWS, 1)))
 
 
 def test_predictions_of_checked_rows_do_not_know_their_own_label():

@@ -142,11 +142,13 @@ def test_verdicts_below_every_reward_leave_refused_rows_to_ask_about():
     assert curation.metrics["appeals_asked"] == 5
 
 
-@pytest.mark.parametrize(("rewards", "expected"), [((1.0, 0.0, 0.0, 1.0), 0.0), ((1.0, 1.0, 0.0, 0.0), 1.0)])
+@pytest.mark.parametrize(
+    ("trusted", "last"), [((True, True, True, False), 1.0), ((True, False, True, False), 0.0)], ids=["most", "tie"]
+)
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 1, 0, 3]])
-def test_of_trusted_rows_that_contradict_each_other_most_decide_and_each_keeps_its_reward(rewards, expected, order):
-    """Of the first four rows, with one answer, two or three are trusted."""
-    trusted = (True, expected == 1, True, False)
+def test_of_trusted_rows_that_contradict_each_other_most_decide_and_a_tie_tells_nothing(trusted, last, order):
+    """All rows have one answer. The trusted ones keep their rewards, and the last one gets what most of them say."""
+    rewards = (1.0, 1.0, 0.0, 0.0)
     rollouts = Rollouts(
         rewards=torch.tensor(rewards)[order],
         groups=torch.zeros(4).long(),
@@ -155,8 +157,8 @@ def test_of_trusted_rows_that_contradict_each_other_most_decide_and_each_keeps_i
         second_rewards=lambda rows: [None] * len(rows),
     )
     curation = Appeals(random_share=0.0, choose="random", curator="grpo", budget=2).curate(rollouts)
-    known = [reward if trust else expected for reward, trust in zip(rewards, trusted, strict=True)]
-    assert curation.rewards.tolist() == [known[row] for row in order]
+    expected = (*rewards[:3], last)
+    assert curation.rewards.tolist() == [expected[row] for row in order]
 
 
 def test_negatives_are_refused_responses_alone():

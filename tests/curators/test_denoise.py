@@ -1,5 +1,6 @@
 """Denoise: what it believes, when it stays out of the way, and that no batch is predicted from itself."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -216,6 +217,11 @@ def test_trusted_rows_do_no_harm_where_errors_are_random():
     others = rollouts.groups >= 8
     assert agreement(curation, rollouts, others) > agreement(expected, rollouts, others) - 0.03
     assert curation.metrics["wrong_share"] > 0.15
+
+
+def test_where_nothing_but_the_rewards_is_known_no_share_of_wrong_ones_is_given():
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0.0]), groups=torch.zeros(2, dtype=torch.long))
+    assert math.isnan(Denoise(geometry="none").curate(rollouts).metrics["wrong_share"])
 
 
 def test_trusted_verdicts_mend_systematic_ones():

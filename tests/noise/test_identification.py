@@ -229,6 +229,11 @@ def test_an_unknown_verdict_of_a_row_that_is_not_trusted_hides_no_truth():
     assert truth_by_answer(torch.tensor([True, False]), verdict, torch.zeros(2, dtype=torch.long)).tolist() == [1.0]
 
 
+def test_trusted_rows_that_contradict_each_other_evenly_tell_nothing():
+    trusted, verdict = torch.ones(2, dtype=torch.bool), torch.tensor([1.0, 0.0], dtype=torch.float64)
+    assert truth_by_answer(trusted, verdict, torch.zeros(2, dtype=torch.long)).isnan().all()
+
+
 def unidentified(rewards, groups, **fields):
     rollouts = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), **fields)
     rows, posterior = posterior_of(rollouts)

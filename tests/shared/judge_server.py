@@ -4,7 +4,9 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from loopback_server import LoopbackServer
 
 from geoalign.dumps.response_files import SavedResponse
 
@@ -51,10 +53,7 @@ class JudgeServer:
         self.headers = []
         self.paths = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"judge": self}))
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._server.handle_error = lambda *_: None  # clients that went away
+        self._server = LoopbackServer(0, type("Bound", (Handler,), {"judge": self}))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
@@ -98,7 +97,7 @@ def row(response, *, name="helpful", number=0, sample=0, prompt=None):
 
 
 def judge_on_loopback(monkeypatch):
-    """A judge's endpoint while a fixture yields it, without the proxies and the key of the environment."""
+    """The body of a fixture: unsets proxies and key of the environment, yields a judge's server, and closes it."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     running = JudgeServer()

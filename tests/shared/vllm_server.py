@@ -3,8 +3,10 @@
 import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from loopback_server import LoopbackServer
 
 # Instead of what is right: a status, a status with headers, the body as bytes, or as what JSON writes.
 Answer = int | tuple[int, dict[str, str]] | bytes | Any
@@ -35,9 +37,7 @@ class VLLMServer:
 
     def start(self, port: int | None = None) -> None:
         """Listens, after `stop` at the same port."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port if port is None else port), _handler(self))
-        self._server.daemon_threads, self._server.block_on_close = True, False
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that went away
+        self._server = LoopbackServer(self.port if port is None else port, _handler(self))
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()

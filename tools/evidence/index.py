@@ -46,6 +46,7 @@ CHECKS_PLAN = "edcc4e52"
 NO_HARM_PLAN = "98ff5050"
 MENDED_PLAN = "bf6d8551"
 CHANCE_PLAN = "995a111a"
+EXACT_PLAN = "76729ecf"
 GEOALIGN_PLAN = "35dad7db"
 GAIN = "`denoise` minus `grpo`"
 
@@ -89,7 +90,7 @@ def rows() -> Iterator[list[str]]:
     not_far = f"{verdicts.not_far_below(runs.MENDED_FLIPPED)} runs at most {verdicts.FARTHEST_BELOW} below"
     mended = "no harm, the mended rule, four levels"
     yield [mended, GAIN, f"`{MENDED_PLAN}`", str(pairs), f"{unharmed}, {not_far}", "-", folders]
-    yield from _of_chance()
+    yield from _of_coin_tests()
     gained = f"above zero at {values()['geoalign.levels_gained']}"
     injected = "injected errors, eleven levels"
     folders = "`math_denoise`, `math_hard_denoise`, `dialogue_denoise_again`, `dialogue_wide`, `dialogue_unbiased`"
@@ -99,15 +100,19 @@ def rows() -> Iterator[list[str]]:
     yield [injected, "`geoalign` minus `pair_count`", f"`{GEOALIGN_PLAN}` and later", "2 to 4", above, "-", folders]
 
 
-def _of_chance() -> Iterator[list[str]]:
-    """The rows of the plan for verifiers hardly better than a coin: is GRPO reached, and what is kept of the gain."""
-    pairs = str(min(setting.level.over_warm_starts("denoise").pairs for setting in runs.CHANCE))
-    folders = "`math_chance` and `math_hard_chance`"
-    unharmed = f"at 40% interval above {verdicts.MOST_HARM} at {verdicts.unharmed(runs.CHANCE_FLIPPED)}"
-    not_below = f"at 45% and 50% mean above it at {verdicts.not_below_on_average(runs.CHANCE_HARDLY)}"
-    not_far = f"{verdicts.not_far_below(runs.CHANCE)} runs at most {verdicts.FARTHEST_BELOW} below"
-    where = "hardly better than a coin, four levels"
-    yield [where, GAIN, f"`{CHANCE_PLAN}`", pairs, f"{unharmed}, {not_below}, {not_far}", "-", folders]
-    kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept(runs.CHANCE_FLIPPED)}"
-    beside = "`denoise` beside `denoise_modelled`"
-    yield ["the same, at 40%", beside, f"`{CHANCE_PLAN}`", pairs, kept, "-", folders]
+def _of_coin_tests() -> Iterator[list[str]]:
+    """The rows of the plans for verifiers hardly better than a coin: is GRPO reached, and what is kept of the gain."""
+    for where, test, plan, ending in (
+        ("hardly better than a coin, four levels", runs.CHANCE, CHANCE_PLAN, "chance"),
+        ("no harm, bit for bit, four levels", runs.EXACT, EXACT_PLAN, "exact"),
+    ):
+        pairs = str(min(setting.level.over_warm_starts("denoise").pairs for setting in test.settings))
+        folders = f"`math_{ending}` and `math_hard_{ending}`"
+        unharmed = f"at 40% interval above {verdicts.MOST_HARM} at {verdicts.unharmed(test.flipped)}"
+        not_below = f"at 45% and 50% mean above it at {verdicts.not_below_on_average(test.hardly)}"
+        not_far = f"{verdicts.not_far_below(test.settings)} runs at most {verdicts.FARTHEST_BELOW} below"
+        yield [where, GAIN, f"`{plan}`", pairs, f"{unharmed}, {not_below}, {not_far}", "-", folders]
+        if test is runs.CHANCE:
+            kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept(test.flipped)}"
+            beside = "`denoise` beside `denoise_modelled`"
+            yield ["the same, at 40%", beside, f"`{plan}`", pairs, kept, "-", folders]

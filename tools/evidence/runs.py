@@ -136,26 +136,41 @@ MENDED_FLIPPED = (
 )
 MENDED_REPEATED = Setting("three numbers, errors repeat, 40%", "math_mended", "repeated_40")
 MENDED = (*MENDED_FLIPPED, MENDED_REPEATED)
-# GRPO, version 7 of `denoise` and `unidentified: modelled`: a planned test where verdicts say little or nothing.
-CHANCE_FLIPPED = (
-    Setting(THREE_40, "math_chance", "flip_40"),
-    Setting(FIVE_40, "math_hard_chance", "flip_40"),
-)
-CHANCE_HARDLY = (
-    Setting("five numbers, 45% flipped", "math_hard_chance", "flip_45"),
-    Setting("three numbers, 50% flipped", "math_chance", "flip_50"),
-)
-CHANCE = (*CHANCE_FLIPPED, *CHANCE_HARDLY)
+
+
+@dataclass(frozen=True)
+class CoinTest:
+    """A planned test where verdicts say little or nothing: two levels with 40% flipped, one with 45%, one with 50%."""
+
+    flipped: tuple[Setting, Setting]
+    five_45: Setting
+    three_50: Setting
+
+    @property
+    def hardly(self) -> tuple[Setting, Setting]:
+        """The levels at which verdicts are hardly better than a coin."""
+        return self.five_45, self.three_50
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """All four levels."""
+        return *self.flipped, *self.hardly
+
+
+def _coin_test(ending: str) -> CoinTest:
+    """The test whose comparisons in `evidence/` have names with this ending."""
+    three, five = f"math_{ending}", f"math_hard_{ending}"
+    return CoinTest(
+        flipped=(Setting(THREE_40, three, "flip_40"), Setting(FIVE_40, five, "flip_40")),
+        five_45=Setting("five numbers, 45% flipped", five, "flip_45"),
+        three_50=Setting("three numbers, 50% flipped", three, "flip_50"),
+    )
+
+
+# GRPO, version 7 of `denoise` and `unidentified: modelled`.
+CHANCE = _coin_test("chance")
 # GRPO and version 8 of `denoise` at the same levels: where the rates are not used, rewards stay bit for bit.
-EXACT_FLIPPED = (
-    Setting(THREE_40, "math_exact", "flip_40"),
-    Setting(FIVE_40, "math_hard_exact", "flip_40"),
-)
-EXACT_HARDLY = (
-    Setting("five numbers, 45% flipped", "math_hard_exact", "flip_45"),
-    Setting("three numbers, 50% flipped", "math_exact", "flip_50"),
-)
-EXACT = (*EXACT_FLIPPED, *EXACT_HARDLY)
+EXACT = _coin_test("exact")
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

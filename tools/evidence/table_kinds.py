@@ -135,7 +135,7 @@ def shares(group: str) -> str:
 
 def no_harm(plan: str = "no_harm") -> str:
     """One row a level: GRPO's score, what `denoise` adds with the rule and without, and what is kept of the gain."""
-    settings = {"no_harm": runs.NO_HARM, "chance": runs.CHANCE}[plan]
+    settings = {"no_harm": runs.NO_HARM, "chance": runs.CHANCE.settings}[plan]
 
     def row_of(setting: Setting) -> Iterator[str]:
         share = verdicts.share_kept(setting)
@@ -159,7 +159,7 @@ def no_harm(plan: str = "no_harm") -> str:
 
 def by_seed(plan: str) -> str:
     """One row a level: GRPO's score, what `denoise` adds, and the lowest and highest gain of a seed."""
-    settings = {"mended": runs.MENDED, "exact": runs.EXACT}[plan]
+    settings = {"mended": runs.MENDED, "exact": runs.EXACT.settings}[plan]
 
     def row_of(setting: Setting) -> Iterator[str]:
         gains = verdicts.gains_by_seed(setting)

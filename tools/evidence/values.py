@@ -236,8 +236,8 @@ def _of_the_newest_plans() -> Named:
         "checks": runs.CHECKS,
         "no_harm": runs.NO_HARM,
         "mended": runs.MENDED,
-        "chance": runs.CHANCE,
-        "exact": runs.EXACT,
+        "chance": runs.CHANCE.settings,
+        "exact": runs.EXACT.settings,
     }.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
@@ -266,29 +266,30 @@ def _of_the_mended() -> Named:
     yield "mended.farthest_below_where_errors_repeat", plain(-min(where_errors_repeat), 3)
 
 
-def _of_chance() -> Named:
-    """The verdict where verdicts say little or nothing, in the parts that the plan asks for."""
-    yield "chance.unharmed", str(verdicts.unharmed(runs.CHANCE_FLIPPED))
-    yield "chance.not_below", str(verdicts.not_below_on_average(runs.CHANCE_HARDLY))
-    yield "chance.not_far_below", str(verdicts.not_far_below(runs.CHANCE))
-    yield "chance.kept", str(verdicts.kept(runs.CHANCE_FLIPPED))
-    five_40 = runs.CHANCE_FLIPPED[1]
-    five_45, three_50 = runs.CHANCE_HARDLY
-    yield "chance.five_40_kept", f"{verdicts.share_kept(five_40):.0%}"
-    for name, setting in (("five_45", five_45), ("three_50", three_50)):
-        yield f"chance.{name}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
-        yield f"chance.{name}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
-        yield f"chance.modelled_{name}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
-    gains = [gain for setting in runs.CHANCE for gain in verdicts.gains_by_seed(setting)]
-    yield "chance.farthest_below", plain(-min(gains), 3)
+def _of_coin_tests() -> Named:
+    """Whether the tests where verdicts say little or nothing are passed, part by part, and how far below GRPO it is."""
+    for name, test in {"chance": runs.CHANCE, "exact": runs.EXACT}.items():
+        yield f"{name}.unharmed", str(verdicts.unharmed(test.flipped))
+        yield f"{name}.not_below", str(verdicts.not_below_on_average(test.hardly))
+        yield f"{name}.not_far_below", str(verdicts.not_far_below(test.settings))
+        gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting)]
+        yield f"{name}.farthest_below", plain(-min(gains), 3)
+        yield f"{name}.lowest_gain", signed_number(min(gains), 3)
+        for level, setting in (("five_45", test.five_45), ("three_50", test.three_50)):
+            yield f"{name}.{level}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
 
 
-def _of_exact() -> Named:
-    """The verdict of the version that keeps rewards bit for bit where it does not use its rates."""
-    yield "exact.unharmed", str(verdicts.unharmed(runs.EXACT_FLIPPED))
-    yield "exact.not_below", str(verdicts.not_below_on_average(runs.EXACT_HARDLY))
-    yield "exact.not_far_below", str(verdicts.not_far_below(runs.EXACT))
-    yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT))
+def _of_one_coin_test() -> Named:
+    """What only one of the two asks: what the rule keeps and prevents, and which runs end exactly where GRPO's do."""
+    yield "chance.kept", str(verdicts.kept(runs.CHANCE.flipped))
+    yield "chance.five_40_kept", f"{verdicts.share_kept(runs.CHANCE.flipped[1]):.0%}"
+    for level, setting in (("five_45", runs.CHANCE.five_45), ("three_50", runs.CHANCE.three_50)):
+        yield f"chance.{level}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
+        yield f"chance.modelled_{level}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
+    yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT.settings))
+    for level, setting in (("five_45", runs.EXACT.five_45), ("three_50", runs.EXACT.three_50)):
+        batches = list(unchanged(setting.level, "denoise"))
+        yield f"exact.{level}_unchanged", f"{sum(batches)} of {len(batches)}"
 
 
 def _of_tuning() -> Named:
@@ -442,8 +443,8 @@ SOURCES = (
     _of_repeated_errors,
     _of_the_newest_plans,
     _of_the_mended,
-    _of_chance,
-    _of_exact,
+    _of_coin_tests,
+    _of_one_coin_test,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
+from geoalign.errors import InputError
+
 FOLDS = 5
 # Precision of the normal prior of each coefficient, of features in units of their standard deviation.
 RIDGE = 1.0
@@ -26,14 +28,26 @@ def cross_predictions(
     (cross-prediction: Zrnic and Candes, 2024).
 
     Args:
-        features: [N, K] what may tell right from wrong, such as verdicts and the answer's share of its group.
+        features: [N, K] finite numbers that may tell right from wrong, such as verdicts and the answer's share of its
+            group. Those that are the same for all rows are left out.
         checked: [C] the rows that were checked, each once.
         right: [C] what the checks say of them.
         generator: draws the folds.
 
     Returns:
         [N] values in (0, 1). With fewer than two checked rows in a fold, the rate of right rows among the checked ones.
+
+    Raises:
+        InputError: a feature is not finite, or a row was checked twice.
     """
+    not_finite = ~np.isfinite(features).all(axis=1)
+    if not_finite.any():
+        raise InputError(
+            f"The features of {not_finite.sum()} of {len(features)} rows are not finite, first of row "
+            f"{not_finite.argmax()}. Give a number where one is missing, such as the mean of the others."
+        )
+    if len(np.unique(checked)) < len(checked):
+        raise InputError("Some rows are named twice among the checked ones. Name each row once, with one label.")
     rows = len(features)
     if len(checked) < 2 * FOLDS:
         return np.full(rows, (right.sum() + 0.5) / (len(right) + 1))

@@ -83,12 +83,15 @@ def checked_rates(
         accepted: [N] the verifier's verdicts.
         checked: [C] the rows that were checked, without repeats; drawn uniformly, never chosen.
         right: [C] what the checks say of them.
-        features: [N, K] what may tell right rows from wrong ones; the verdicts themselves are added.
+        features: [N, K] finite numbers that may tell right rows from wrong ones; the verdicts themselves are added.
         right_shares: guesses of the share of right rows that need no check, such as the share that another verifier
             accepts; the share that this one accepts is added. Wilson's interval stands where they promise too few rows
             of a class among the checked ones.
         level: the share of intervals that hold.
         seed: of the folds of the prediction.
+
+    Raises:
+        InputError: a feature is not finite, or a row was checked twice.
     """
     chance_right = cross_predictions(
         np.column_stack([accepted.astype(float), features]), checked, right, generator=np.random.default_rng(seed)

@@ -111,7 +111,7 @@ class Candidates:
         rewards: dict[GroupAnswer, list[float]] = defaultdict(list)
         for row in self.trusted_rows:
             answer = self.answers[row]
-            if self.says_right[row] == truth[answer]:
+            if self.says_right[row] == truth.get(answer):
                 rewards[answer].append(float(self.rewards[row]))
         return {answer: min(given) for answer, given in rewards.items()}
 

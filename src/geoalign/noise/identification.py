@@ -58,7 +58,7 @@ class Identification:
         slope: of verdicts on the model's prior; NaN where the prior is the same for all.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many different answers (or responses) trusted rows tell the truth of.
-        checked_answers: those of them that belong to prompts whose other responses the verifier judged.
+        checked_answers: those of them whose prompt has a verdict on a response that is not trusted.
     """
 
     error_correlation: Interval
@@ -76,7 +76,8 @@ class Identification:
 
         They may where trusted rows tell the truth of enough checked answers. Answers to other prompts, as those of
         labelled rollouts, replace the last three of the tests below: no verdict falls on them, and their prompts may
-        differ. Without any answers the states alone speak, and nothing is tested here. Else four things must hold:
+        differ. Without any answers nothing is tested: the states, and identical responses that got both verdicts, are
+        believed unchecked. Else four things must hold:
 
         - The model explains the verdicts better than chance does.
         - Verdicts on equal answers contradict each other as often as independent errors would, and hardly more often.
@@ -148,7 +149,7 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
     verdicts = units.counts.sum(dim=1)
     judged = verdicts > 0
     known = units.known_log_odds != 0
-    beside_verdicts = (sum_by_label(verdicts, units.group) > 0)[units.group]
+    in_judged_group = (sum_by_label(verdicts, units.group) > 0)[units.group]
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit),
@@ -158,7 +159,7 @@ def identification(units: Units, fit: NoiseFit, answer_keys: Int[Tensor, " n"] |
         slope=slope_on_prior(units, fit),
         has_answers=bool((answered & judged).any()),
         known_answers=_different_answers(known, units, answer_keys),
-        checked_answers=_different_answers(known & beside_verdicts, units, answer_keys),
+        checked_answers=_different_answers(known & in_judged_group, units, answer_keys),
     )
 
 
@@ -191,7 +192,8 @@ def error_correlation(units: Units, fit: NoiseFit) -> Interval:
 
     M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
     ratio of sums over the G groups with E_g > 0: its standard error is sqrt(G / (G - 1) sum (M_g - M / E E_g)^2) / E.
-    NaN where no unit has two verdicts, or one group alone has.
+    NaN where no unit has two verdicts, or one group alone has. Where M_g / E_g is exactly the same in every group, as
+    in data made by hand, the interval has no width.
     """
     mixed = sum_by_label(units.weight * units.counts.prod(dim=1), units.group)
     expected = sum_by_label(expected_contradictions(units, fit), units.group)
@@ -258,7 +260,8 @@ def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool)
     rewarded = rows.scored * verdict
     rewarded_of_answer = sum_by_label(rewarded, rows.answer).clamp(min=1)[rows.answer]
     rewarded_answers = sum_by_label(rewarded * rows.answered / rewarded_of_answer, rows.group)[rows.group]
-    has_rival = (rewarded > 0) & rows.answered & rows.exclusive & (rewarded_answers > 1.5)
+    several_rewarded = rewarded_answers > 1.5  # two or more: shares do not sum up to whole numbers exactly
+    has_rival = (rewarded > 0) & rows.answered & rows.exclusive & several_rewarded
     return mixed | has_rival
 
 

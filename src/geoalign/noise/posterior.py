@@ -202,8 +202,9 @@ def infer(
     wrong = beliefs.wrong * open_rows
     estimate, slope = _matched_in_slope(rows, prior, mean, variance, beliefs.compared, least_slope=least_slope)
 
-    counted = rows.weights * (rows.scored & ~rows.trusted)
-    wrong_share = float(counted @ wrong / counted.sum().clamp(min=SMALLEST))
+    counted = rows.weights * open_rows
+    # NaN where no reward is judged.
+    wrong_share = float(counted @ wrong / counted.sum())
     any_compared = bool((beliefs.compared & (rows.weights > 0)).any())
     return Posterior(
         group=rows.group,

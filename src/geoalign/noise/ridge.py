@@ -183,7 +183,7 @@ def grouped_correlation(
 
     With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
     Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
-    predictions or rewards do not vary.
+    predictions or rewards do not vary. Where every group agrees exactly with the slope the interval has no width.
 
     Args:
         predictions: z, of rows that the fit had not seen.

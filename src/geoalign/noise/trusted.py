@@ -20,9 +20,9 @@ OF_ONE_BATCH = -1
 def truth_by_answer(
     trusted: Bool[Tensor, " n"], verdict: Float[Tensor, " n"], answer: Int[Tensor, " n"]
 ) -> Float[Tensor, " a"]:
-    """[A] the truth of each answer by its trusted rows: 1 where most have verdict 1, else 0; a tie counts as 0.
+    """[A] the truth of each answer by its trusted rows: 1 where most have verdict 1, 0 where most have verdict 0.
 
-    NaN where no row of the answer is trusted.
+    NaN where no row of the answer is trusted, and where as many have verdict 1 as verdict 0.
 
     Args:
         trusted: [N].
@@ -31,7 +31,7 @@ def truth_by_answer(
     """
     trusted_count = sum_by_label(trusted, answer)
     share = sum_by_label(verdict.masked_fill(~trusted, 0), answer) / trusted_count.clamp(min=1)
-    return (share > 0.5).double().masked_fill(trusted_count == 0, torch.nan)
+    return (share > 0.5).double().masked_fill((trusted_count == 0) | (share == 0.5), torch.nan)
 
 
 def known_truth(rows: NoisyRows, verdict: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

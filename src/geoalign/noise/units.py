@@ -89,6 +89,9 @@ class Units:
         counts, a set of exclusive units has the log-likelihood
 
             log(1 + sum exp(o_u + l_u)) - log(1 + sum exp(o_u)) + sum n_u log P(verdict | wrong).
+
+        Sets are summed with the weights of their batches. By chance the verdicts have sum n_v log(n_v / n), n_v being
+        the weighted effective counts of verdict v and n their sum.
         """
         effective = self.effective_counts(fit)
         before = self._prior_log_odds(fit) + self.known_log_odds
@@ -271,7 +274,7 @@ def verdict_units(
         features=torch.stack([each.double() for each in features], dim=1),
         fixed_log_odds=fixed_log_odds,
         weight=sum_by_label(rows.weights, unit) / size * fitted,
-        exclusive_set=_exclusive_sets(group, answered & ~shared & exclusive, truth),
+        exclusive_set=_exclusive_set_numbers(group, answered & ~shared & exclusive, truth),
         shared=shared,
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,
@@ -281,7 +284,7 @@ def verdict_units(
     )
 
 
-def _exclusive_sets(
+def _exclusive_set_numbers(
     group: Int[Tensor, " c"], has_rivals: Bool[Tensor, " c"], truth: Float[Tensor, " c"]
 ) -> Int[Tensor, " c"]:
     """[C] the number of each unit's set, of which at most one unit is right: those of a group, or the unit alone.
@@ -296,12 +299,13 @@ def _exclusive_sets(
     """
     units = len(group)
     number = torch.arange(units)
-    alone = units + number
-    label = torch.where(has_rivals, group, alone)
+    # Beyond the number of every group.
+    label_of_its_own = units + number
+    label = torch.where(has_rivals, group, label_of_its_own)
     number_if_right = number.masked_fill(truth != 1, units)
     first_right = torch.full((2 * units,), units).scatter_reduce(0, label, number_if_right, "amin")
     is_further = (truth == 1) & (number > first_right[label])
-    return torch.where(is_further, alone, label).unique(return_inverse=True)[1]
+    return torch.where(is_further, label_of_its_own, label).unique(return_inverse=True)[1]
 
 
 def by_verdict(

@@ -275,7 +275,7 @@ def _of_coin_tests() -> Named:
         gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting)]
         yield f"{name}.farthest_below", plain(-min(gains), 3)
         yield f"{name}.lowest_gain", signed_number(min(gains), 3)
-        for level, setting in (("five_45", test.five_45), ("three_50", test.three_50)):
+        for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
             yield f"{name}.{level}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
 
 

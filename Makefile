@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel release docs docs-serve clean
+.PHONY: help quickstart example quick test types suite pages smoke real test-slow notebooks wheel release docs docs-serve clean
 .PHONY: test-gpu test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
 
 help: ## What each target does
@@ -42,7 +42,10 @@ types:
 	$(BIN)/mypy
 
 suite:
-	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke and not real"
+	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke and not real and not pages"
+
+pages: $(VENV)/.dev ## The audit's and a comparison's page in Chromium, where there is one, and the notebooks
+	$(PYTEST) --dist loadfile tests/audit/page tests/lab/compare tests/test_notebooks.py -m "pages and not slow"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
 	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke

@@ -59,11 +59,13 @@ def warned(notebook):
     return [output for output in outputs(notebook) if output.get("name") == "stderr"]
 
 
+@pytest.mark.pages
 def test_the_audit_shows_what_it_shows_when_it_is_run(tmp_path):
     notebook = run_copy("audit", tmp_path)
     assert texts(notebook) == texts(read(NOTEBOOKS / "audit.ipynb")), "make notebooks writes the outputs again"
 
 
+@pytest.mark.pages
 def test_the_training_runs(tmp_path):
     notebook = run_copy("training", tmp_path, "UPDATES=4", "WARM_UP=20")
     assert set(final_accuracies(notebook)) == {"GRPO", "denoise", "GRPO with true rewards"}

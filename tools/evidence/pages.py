@@ -139,6 +139,7 @@ PAGES: tuple[Page, ...] = (
             "substring.denoise_final",
             "flipped.grpo_final",
             "flipped.denoise_final",
+            "exact.three_40",
         ),
         marked_only=True,
     ),

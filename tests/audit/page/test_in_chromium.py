@@ -10,6 +10,8 @@ from geoalign.audit.results import read_report
 from geoalign.dumps.flagged_csv import safe
 from geoalign.dumps.labels import read_labels
 
+pytestmark = pytest.mark.pages
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, write_audit, build_light):

@@ -5,6 +5,8 @@ from chromium import chromium
 
 from geoalign.report import build_report
 
+pytestmark = pytest.mark.pages
+
 
 @pytest.fixture(scope="module")
 def browser():

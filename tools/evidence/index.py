@@ -47,6 +47,7 @@ NO_HARM_PLAN = "98ff5050"
 MENDED_PLAN = "bf6d8551"
 CHANCE_PLAN = "995a111a"
 EXACT_PLAN = "76729ecf"
+ANSWERS_PLAN = "b8d5cc2a"
 GEOALIGN_PLAN = "35dad7db"
 GAIN = "`denoise` minus `grpo`"
 
@@ -102,16 +103,18 @@ def rows() -> Iterator[list[str]]:
 
 def _of_coin_tests() -> Iterator[list[str]]:
     """The rows of the plans for verifiers hardly better than a coin: is GRPO reached, and what is kept of the gain."""
-    for where, test, plan, ending in (
-        ("hardly better than a coin, four levels", runs.CHANCE, CHANCE_PLAN, "chance"),
-        ("no harm, bit for bit, four levels", runs.EXACT, EXACT_PLAN, "exact"),
+    by_answers = "`denoise` by answers alone minus `grpo`"
+    for where, what, test, arm, plan, ending in (
+        ("hardly better than a coin, four levels", GAIN, runs.CHANCE, "denoise", CHANCE_PLAN, "chance"),
+        ("no harm, bit for bit, four levels", GAIN, runs.EXACT, "denoise", EXACT_PLAN, "exact"),
+        ("the same, four levels", by_answers, runs.EXACT, "denoise_answers", ANSWERS_PLAN, "exact"),
     ):
-        pairs = str(min(setting.level.over_warm_starts("denoise").pairs for setting in test.settings))
+        pairs = str(min(setting.level.over_warm_starts(arm).pairs for setting in test.settings))
         folders = f"`math_{ending}` and `math_hard_{ending}`"
-        unharmed = f"at 40% interval above {verdicts.MOST_HARM} at {verdicts.unharmed(test.flipped)}"
-        not_below = f"at 45% and 50% mean above it at {verdicts.not_below_on_average(test.hardly)}"
-        not_far = f"{verdicts.not_far_below(test.settings)} runs at most {verdicts.FARTHEST_BELOW} below"
-        yield [where, GAIN, f"`{plan}`", pairs, f"{unharmed}, {not_below}, {not_far}", "-", folders]
+        unharmed = f"at 40% interval above {verdicts.MOST_HARM} at {verdicts.unharmed(test.flipped, arm)}"
+        not_below = f"at 45% and 50% mean above it at {verdicts.not_below_on_average(test.hardly, arm)}"
+        not_far = f"{verdicts.not_far_below(test.settings, arm)} runs at most {verdicts.FARTHEST_BELOW} below"
+        yield [where, what, f"`{plan}`", pairs, f"{unharmed}, {not_below}, {not_far}", "-", folders]
         if test is runs.CHANCE:
             kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept(test.flipped)}"
             beside = "`denoise` beside `denoise_modelled`"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from geoalign.statistics import Interval
+
+# Names of numbers in sentences, each with its text.
+Named = Iterator[tuple[str, str]]
 
 
 def signed_number(number: float, digits: int = 3) -> str:

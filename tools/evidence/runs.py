@@ -171,6 +171,11 @@ def _coin_test(ending: str) -> CoinTest:
 CHANCE = _coin_test("chance")
 # GRPO and version 8 of `denoise` at the same levels: where the rates are not used, rewards stay bit for bit.
 EXACT = _coin_test("exact")
+# GRPO beside GRPO with a learning rate that is hardly higher, on the same warm starts.
+NUDGED = (
+    Setting("five numbers, 45% flipped", "math_hard_nudged", "flip_45"),
+    Setting("three numbers, 50% flipped", "math_nudged", "flip_50"),
+)
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

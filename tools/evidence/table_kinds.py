@@ -9,6 +9,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator
+from statistics import stdev
 
 from geoalign.lab.compare.table import ArmRow
 from geoalign.statistics import PairedDifference, holm
@@ -174,6 +175,43 @@ def by_seed(plan: str) -> str:
     return table(heads, map(row_of, settings))
 
 
+def by_answers() -> str:
+    """One row a level of version 8: what `denoise` adds to GRPO by answers alone, and how that differs from states."""
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        gains = verdicts.gains_by_seed(setting, "denoise_answers")
+        yield setting.label
+        yield str(setting.level.over_warm_starts("denoise_answers").pairs)
+        yield plain(setting.level.final("grpo"), 2)
+        yield signed(verdicts.gain(setting, "denoise_answers"))
+        yield f"{signed_number(min(gains), 3)} to {signed_number(max(gains), 3)}"
+        yield signed(verdicts.gain(setting, "denoise_answers", against="denoise"))
+
+    heads = ["level", "warm starts", "GRPO", "`geometry: none` minus GRPO (95%)", "by seed", "minus states (95%)"]
+    return table(heads, map(row_of, runs.EXACT.settings))
+
+
+def scatter() -> str:
+    """How far runs end from GRPO's run of the same seed: of GRPO, nudged, and of `denoise`."""
+
+    def row_of(setting: Setting, arm: str) -> Iterator[str]:
+        gains = verdicts.gains_by_seed(setting, arm)
+        yield setting.label
+        yield f"`{arm}`"
+        yield str(len(gains))
+        yield signed(verdicts.gain(setting, arm))
+        yield plain(stdev(gains), 3)
+        yield f"{signed_number(min(gains), 3)} to {signed_number(max(gains), 3)}"
+
+    rows = [
+        row_of(setting, arm)
+        for nudged, exact in zip(runs.NUDGED, runs.EXACT.hardly, strict=True)
+        for setting, arm in ((nudged, "grpo_nudged"), (exact, "denoise"), (exact, "denoise_answers"))
+    ]
+    heads = ["level", "arm", "warm starts", "minus GRPO (95%)", "standard deviation", "by seed"]
+    return table(heads, rows)
+
+
 # --- the paper, real wrong rewards, the audit, what has not run -------------------------------------------------------
 
 
@@ -314,6 +352,8 @@ KINDS: dict[str, Callable[..., str]] = {
     "shares": shares,
     "no_harm": no_harm,
     "by_seed": by_seed,
+    "by_answers": by_answers,
+    "scatter": scatter,
     "settings": twenty_seeds.settings,
     "units": twenty_seeds.units,
     "blocks": twenty_seeds.blocks,

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterator
 from statistics import mean
 from typing import Any
 
 from geoalign.lab.compare.table import EXPLORATORY
 from geoalign.statistics import Interval, holm, seed_interval
-from tools.evidence import audit, counting, runs, verdicts
+from tools.evidence import audit, counting, newest_plans, runs
 from tools.evidence.comparisons import (
     GROUPS,
     SHARES,
@@ -27,13 +26,11 @@ from tools.evidence.comparisons import (
 from tools.evidence.counting import SEED, WARM_START
 from tools.evidence.curves import auroc_at_reward, gold_at, gold_beside_oracle, last_gold, unchanged
 from tools.evidence.outlier_rule import batches
-from tools.evidence.printing import interval, percent, plain, probability, signed, signed_number
+from tools.evidence.printing import Named, interval, percent, plain, probability, signed, signed_number
 from tools.evidence.results import ROOT, Level, level_of
 
 # The arms whose final scores are told together, and their names in the names of values.
 ARM_NAMES = {"grpo": "grpo", "denoise": "denoise", "clean": "true"}
-# A name and the text of its value.
-Named = Iterator[tuple[str, str]]
 
 
 def _of_the_audit() -> Named:
@@ -230,68 +227,6 @@ def _of_repeated_errors() -> Named:
     yield "repeated_40.before", plain(runs.APPEALS.level.before(), 2)
 
 
-def _of_the_newest_plans() -> Named:
-    """The verdicts of no harm and of which responses to check, and on how many of the planned warm starts."""
-    for name, settings in {
-        "checks": runs.CHECKS,
-        "no_harm": runs.NO_HARM,
-        "mended": runs.MENDED,
-        "chance": runs.CHANCE.settings,
-        "exact": runs.EXACT.settings,
-    }.items():
-        whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
-        yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
-    for setting in runs.CHECKS:
-        yield f"checks.{setting.name}.beaten", str(verdicts.rivals_beaten(setting))
-        yield f"checks.{setting.name}.leading", str(verdicts.rivals_that_lead(setting))
-    collapsed = runs.COLLAPSED.level
-    for arm in ("grpo", "denoise"):
-        yield f"no_harm.collapsed_{arm}", plain(collapsed.scores(arm)[runs.COLLAPSED_SEED], 3)
-    yield "no_harm.unharmed", str(verdicts.unharmed(runs.NO_HARM))
-    yield "no_harm.kept", str(verdicts.kept(runs.NO_HARM))
-    for setting in runs.NO_HARM:
-        share = verdicts.share_kept(setting)
-        if share is not None:
-            yield f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}.kept", f"{share:.0%}"
-
-
-def _of_the_mended() -> Named:
-    """The verdict of the mended rule, and how far the lowest run lies below GRPO's."""
-    yield "mended.unharmed", str(verdicts.unharmed(runs.MENDED_FLIPPED))
-    yield "mended.not_far_below", str(verdicts.not_far_below(runs.MENDED_FLIPPED))
-    gains = [gain for setting in runs.MENDED_FLIPPED for gain in verdicts.gains_by_seed(setting)]
-    yield "mended.lowest_gain", signed_number(min(gains), 3)
-    yield "mended.farthest_below", plain(-min(gains), 3)
-    where_errors_repeat = verdicts.gains_by_seed(runs.MENDED_REPEATED)
-    yield "mended.farthest_below_where_errors_repeat", plain(-min(where_errors_repeat), 3)
-
-
-def _of_coin_tests() -> Named:
-    """Whether the tests where verdicts say little or nothing are passed, part by part, and how far below GRPO it is."""
-    for name, test in {"chance": runs.CHANCE, "exact": runs.EXACT}.items():
-        yield f"{name}.unharmed", str(verdicts.unharmed(test.flipped))
-        yield f"{name}.not_below", str(verdicts.not_below_on_average(test.hardly))
-        yield f"{name}.not_far_below", str(verdicts.not_far_below(test.settings))
-        gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting)]
-        yield f"{name}.farthest_below", plain(-min(gains), 3)
-        yield f"{name}.lowest_gain", signed_number(min(gains), 3)
-        for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
-            yield f"{name}.{level}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
-
-
-def _of_one_coin_test() -> Named:
-    """What only one of the two asks: what the rule keeps and prevents, and which runs end exactly where GRPO's do."""
-    yield "chance.kept", str(verdicts.kept(runs.CHANCE.flipped))
-    yield "chance.five_40_kept", f"{verdicts.share_kept(runs.CHANCE.flipped[1]):.0%}"
-    for level, setting in (("five_45", runs.CHANCE.five_45), ("three_50", runs.CHANCE.three_50)):
-        yield f"chance.{level}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
-        yield f"chance.modelled_{level}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
-    yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT.settings))
-    for level, setting in (("five_45", runs.EXACT.five_45), ("three_50", runs.EXACT.three_50)):
-        batches = list(unchanged(setting.level, "denoise"))
-        yield f"exact.{level}_unchanged", f"{sum(batches)} of {len(batches)}"
-
-
 def _of_tuning() -> Named:
     five = runs.TUNED[1].setting.level
     yield "tuned.lowest_default_five_numbers", plain(min(five.scores("denoise").values()), 2)
@@ -441,10 +376,7 @@ SOURCES = (
     _of_the_earlier,
     _of_dialogue,
     _of_repeated_errors,
-    _of_the_newest_plans,
-    _of_the_mended,
-    _of_coin_tests,
-    _of_one_coin_test,
+    newest_plans.all_values,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

@@ -41,28 +41,28 @@ def share_kept(setting: Setting) -> float | None:
     return gain(setting, "denoise").estimate / without_rule.estimate
 
 
-def unharmed(settings: Sequence[Setting]) -> Verdict:
-    """At how many levels the interval of `denoise` minus GRPO lies above `MOST_HARM`."""
-    passed = sum(gain(setting, "denoise").low > MOST_HARM for setting in settings)
+def unharmed(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:
+    """At how many levels the interval of an arm minus GRPO lies above `MOST_HARM`."""
+    passed = sum(gain(setting, arm).low > MOST_HARM for setting in settings)
     return Verdict(passed, len(settings))
 
 
-def gains_by_seed(setting: Setting) -> list[float]:
-    """What each run of `denoise` gains over GRPO's run of the same seed."""
+def gains_by_seed(setting: Setting, arm: str = "denoise") -> list[float]:
+    """What each run of an arm gains over GRPO's run of the same seed."""
     of_grpo = setting.level.scores("grpo")
-    of_denoise = setting.level.scores("denoise")
-    return [of_denoise[seed] - of_grpo[seed] for seed in sorted(of_grpo.keys() & of_denoise.keys())]
+    of_arm = setting.level.scores(arm)
+    return [of_arm[seed] - of_grpo[seed] for seed in sorted(of_grpo.keys() & of_arm.keys())]
 
 
-def not_far_below(settings: Sequence[Setting]) -> Verdict:
-    """How many runs of `denoise` end at most `FARTHEST_BELOW` below GRPO's run of the same seed."""
-    gains = [gain for setting in settings for gain in gains_by_seed(setting)]
+def not_far_below(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:
+    """How many runs of an arm end at most `FARTHEST_BELOW` below GRPO's run of the same seed."""
+    gains = [gain for setting in settings for gain in gains_by_seed(setting, arm)]
     return Verdict(sum(gain >= -FARTHEST_BELOW for gain in gains), len(gains))
 
 
-def not_below_on_average(settings: Sequence[Setting]) -> Verdict:
-    """At how many levels the mean of `denoise` minus GRPO lies above `MOST_HARM`."""
-    passed = sum(gain(setting, "denoise").estimate > MOST_HARM for setting in settings)
+def not_below_on_average(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:
+    """At how many levels the mean of an arm minus GRPO lies above `MOST_HARM`."""
+    passed = sum(gain(setting, arm).estimate > MOST_HARM for setting in settings)
     return Verdict(passed, len(settings))
 
 

@@ -1,0 +1,101 @@
+"""The numbers in sentences on the newest plans: which responses to check, and whether `denoise` does harm."""
+
+from __future__ import annotations
+
+from statistics import mean, stdev
+
+from tools.evidence import runs, verdicts
+from tools.evidence.curves import unchanged
+from tools.evidence.printing import Named, plain, signed_number
+
+
+def all_values() -> Named:
+    """All of them."""
+    yield from _of_checks_and_harm()
+    yield from _of_the_mended()
+    yield from _of_coin_tests()
+    yield from _of_one_coin_test()
+    yield from _of_answers_alone()
+
+
+def _of_checks_and_harm() -> Named:
+    """The verdicts of no harm and of which responses to check, and on how many of the planned warm starts."""
+    for name, settings in {
+        "checks": runs.CHECKS,
+        "no_harm": runs.NO_HARM,
+        "mended": runs.MENDED,
+        "chance": runs.CHANCE.settings,
+        "exact": runs.EXACT.settings,
+    }.items():
+        whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
+        yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
+    for setting in runs.CHECKS:
+        yield f"checks.{setting.name}.beaten", str(verdicts.rivals_beaten(setting))
+        yield f"checks.{setting.name}.leading", str(verdicts.rivals_that_lead(setting))
+    collapsed = runs.COLLAPSED.level
+    for arm in ("grpo", "denoise"):
+        yield f"no_harm.collapsed_{arm}", plain(collapsed.scores(arm)[runs.COLLAPSED_SEED], 3)
+    yield "no_harm.unharmed", str(verdicts.unharmed(runs.NO_HARM))
+    yield "no_harm.kept", str(verdicts.kept(runs.NO_HARM))
+    for setting in runs.NO_HARM:
+        share = verdicts.share_kept(setting)
+        if share is not None:
+            yield f"no_harm.{setting.folder.removesuffix('_no_harm')}.{setting.name}.kept", f"{share:.0%}"
+
+
+def _of_the_mended() -> Named:
+    """The verdict of the mended rule, and how far the lowest run lies below GRPO's."""
+    yield "mended.unharmed", str(verdicts.unharmed(runs.MENDED_FLIPPED))
+    yield "mended.not_far_below", str(verdicts.not_far_below(runs.MENDED_FLIPPED))
+    gains = [gain for setting in runs.MENDED_FLIPPED for gain in verdicts.gains_by_seed(setting)]
+    yield "mended.lowest_gain", signed_number(min(gains), 3)
+    yield "mended.farthest_below", plain(-min(gains), 3)
+    where_errors_repeat = verdicts.gains_by_seed(runs.MENDED_REPEATED)
+    yield "mended.farthest_below_where_errors_repeat", plain(-min(where_errors_repeat), 3)
+
+
+def _of_coin_tests() -> Named:
+    """Whether the tests where verdicts say little or nothing are passed, part by part, and how far below GRPO it is."""
+    for name, test in {"chance": runs.CHANCE, "exact": runs.EXACT}.items():
+        yield f"{name}.unharmed", str(verdicts.unharmed(test.flipped))
+        yield f"{name}.not_below", str(verdicts.not_below_on_average(test.hardly))
+        yield f"{name}.not_far_below", str(verdicts.not_far_below(test.settings))
+        gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting)]
+        yield f"{name}.farthest_below", plain(-min(gains), 3)
+        yield f"{name}.lowest_gain", signed_number(min(gains), 3)
+        for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
+            yield f"{name}.{level}", signed_number(verdicts.gain(setting, "denoise").estimate, 3)
+
+
+def _of_answers_alone() -> Named:
+    """The verdict of version 8 by answers alone, and how far GRPO's runs differ from nearly equal ones."""
+    test, arm = runs.EXACT, "denoise_answers"
+    yield "answers.unharmed", str(verdicts.unharmed(test.flipped, arm))
+    yield "answers.not_below", str(verdicts.not_below_on_average(test.hardly, arm))
+    yield "answers.not_far_below", str(verdicts.not_far_below(test.settings, arm))
+    gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting, arm)]
+    yield "answers.lowest_gain", signed_number(min(gains), 3)
+    yield "answers.farthest_below", plain(-min(gains), 3)
+    for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
+        yield f"answers.{level}", signed_number(verdicts.gain(setting, arm).estimate, 3)
+    yield "nudged.not_far_below", str(verdicts.not_far_below(runs.NUDGED, "grpo_nudged"))
+    yield "nudged.not_below", str(verdicts.not_below_on_average(runs.NUDGED, "grpo_nudged"))
+    for level, setting in zip(("five_45", "three_50"), runs.NUDGED, strict=True):
+        nudged = verdicts.gains_by_seed(setting, "grpo_nudged")
+        yield f"nudged.{level}", signed_number(mean(nudged), 3)
+        yield f"nudged.{level}_deviation", plain(stdev(nudged), 3)
+        yield f"nudged.{level}_lowest", signed_number(min(nudged), 3)
+        yield f"nudged.{level}_highest", signed_number(max(nudged), 3)
+
+
+def _of_one_coin_test() -> Named:
+    """What only one of the two asks: what the rule keeps and prevents, and which runs end exactly where GRPO's do."""
+    yield "chance.kept", str(verdicts.kept(runs.CHANCE.flipped))
+    yield "chance.five_40_kept", f"{verdicts.share_kept(runs.CHANCE.flipped[1]):.0%}"
+    for level, setting in (("five_45", runs.CHANCE.five_45), ("three_50", runs.CHANCE.three_50)):
+        yield f"chance.{level}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
+        yield f"chance.modelled_{level}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
+    yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT.settings))
+    for level, setting in (("five_45", runs.EXACT.five_45), ("three_50", runs.EXACT.three_50)):
+        batches = list(unchanged(setting.level, "denoise"))
+        yield f"exact.{level}_unchanged", f"{sum(batches)} of {len(batches)}"

@@ -289,6 +289,25 @@ def checks_shares() -> list[Share]:
     return found
 
 
+def recipe() -> list[Comparison]:
+    """Does `appeals` do by answers alone what it does with hidden states?"""
+    level = runs.RECIPE.level
+    where = runs.RECIPE.label
+    return [
+        *_corrected(_one("recipe.gain", where, level, "appeals_answers", planned=PRIMARY)),
+        _one("recipe.minus_states", where, level, "appeals_answers", "appeals_states"),
+    ]
+
+
+def recipe_shares() -> list[Share]:
+    """How much of what true rewards gain both have."""
+    level = runs.RECIPE.level
+    return [
+        Share(f"recipe.{arm}_share", runs.RECIPE.label, f"`{arm}`", level.share(arm, "clean"))
+        for arm in ("appeals_answers", "appeals_states")
+    ]
+
+
 def no_harm() -> list[Comparison]:
     """Is `denoise` anywhere below GRPO, and does it keep what `denoise_modelled` gained?"""
     found = []
@@ -347,12 +366,13 @@ GROUPS = {
     "flipped": flipped,
     "repeated": repeated,
     "checks": checks,
+    "recipe": recipe,
     "no_harm": no_harm,
     "mended": mended,
     "tuned": tuned,
     "long": long,
 }
-SHARES = {"substring": substring_shares, "repeated": repeated_shares, "checks": checks_shares}
+SHARES = {"substring": substring_shares, "repeated": repeated_shares, "checks": checks_shares, "recipe": recipe_shares}
 
 
 @functools.cache

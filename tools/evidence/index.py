@@ -35,6 +35,7 @@ ONE = (
     ("errors that repeat, 40%", "repeated.minus_majority", "be91f494", "math_repeated"),
     ("errors that repeat, 40%, eight more", "appeals.gain", "d1c247c3", "math_appeals"),
     ("errors that repeat, 40%, eight more", "appeals.minus_majority", "d1c247c3", "math_appeals"),
+    ("errors that repeat, 40%, the checks of README.md", "recipe.gain", "00f3849c", "math_recipe"),
     ("both tuned, dialogue, 40%", "tuned.dialogue", "93d74e5c", "dialogue_tuned"),
     ("both tuned, five numbers, 40%", "tuned.five_numbers", "93d74e5c", "math_hard_tuned"),
     ("both tuned, three numbers, 40%", "tuned.three_numbers", "93d74e5c", "math_tuned"),
@@ -48,6 +49,7 @@ MENDED_PLAN = "bf6d8551"
 CHANCE_PLAN = "995a111a"
 EXACT_PLAN = "76729ecf"
 ANSWERS_PLAN = "b8d5cc2a"
+KEPT_PLAN = "a95db686"
 GEOALIGN_PLAN = "35dad7db"
 GAIN = "`denoise` minus `grpo`"
 
@@ -60,7 +62,7 @@ def index() -> str:
 
 def rows() -> Iterator[list[str]]:
     """The rows of the index."""
-    groups = ("substring", "strict", "flipped", "repeated", "tuned", "long")
+    groups = ("substring", "strict", "flipped", "repeated", "recipe", "tuned", "long")
     by_name = {one.name: one for group in groups for one in comparisons(group)}
     for where, name, plan, folder in ONE:
         one = by_name[name]
@@ -92,6 +94,11 @@ def rows() -> Iterator[list[str]]:
     mended = "no harm, the mended rule, four levels"
     yield [mended, GAIN, f"`{MENDED_PLAN}`", str(pairs), f"{unharmed}, {not_far}", "-", folders]
     yield from _of_coin_tests()
+    pairs = str(min(setting.level.over_warm_starts("denoise_modelled").pairs for setting in runs.KEPT))
+    kept = f"at least {verdicts.LEAST_KEPT:.0%} of the gain at {verdicts.kept(runs.KEPT)}"
+    folders = "`math_kept` and `math_hard_kept`"
+    beside = "`denoise` beside `denoise_modelled`"
+    yield ["what version 8 keeps, at 40%", beside, f"`{KEPT_PLAN}`", pairs, kept, "-", folders]
     gained = f"above zero at {values()['geoalign.levels_gained']}"
     injected = "injected errors, eleven levels"
     folders = "`math_denoise`, `math_hard_denoise`, `dialogue_denoise_again`, `dialogue_wide`, `dialogue_unbiased`"

@@ -16,6 +16,7 @@ def all_values() -> Named:
     yield from _of_coin_tests()
     yield from _of_one_coin_test()
     yield from _of_answers_alone()
+    yield from _of_what_is_kept()
 
 
 def _of_checks_and_harm() -> Named:
@@ -99,3 +100,14 @@ def _of_one_coin_test() -> Named:
     for level, setting in (("five_45", runs.EXACT.five_45), ("three_50", runs.EXACT.three_50)):
         batches = list(unchanged(setting.level, "denoise"))
         yield f"exact.{level}_unchanged", f"{sum(batches)} of {len(batches)}"
+
+
+def _of_what_is_kept() -> Named:
+    """What version 8 keeps of the earlier rule's gains, and whether the checks of README.md passed."""
+    yield "kept.verdict", str(verdicts.kept(runs.KEPT))
+    yield "kept.by_answers", str(verdicts.kept(runs.KEPT, "denoise_answers"))
+    for level, setting in zip(("three_40", "five_40"), runs.KEPT, strict=True):
+        for name, arm in (("states", "denoise"), ("answers", "denoise_answers")):
+            share = verdicts.share_kept(setting, arm)
+            yield f"kept.{level}_{name}", "-" if share is None else f"{share:.0%}"
+    yield "recipe.verdict", str(verdicts.recovered(runs.RECIPE, "appeals_answers"))

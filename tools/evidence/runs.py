@@ -176,6 +176,13 @@ NUDGED = (
     Setting("five numbers, 45% flipped", "math_hard_nudged", "flip_45"),
     Setting("three numbers, 50% flipped", "math_nudged", "flip_50"),
 )
+# What version 8 keeps of the gains of `unidentified: modelled`, on the same warm starts.
+KEPT = (
+    Setting(THREE_40, "math_kept", "flip_40"),
+    Setting(FIVE_40, "math_hard_kept", "flip_40"),
+)
+# `appeals` as README.md sets it up, by answers alone, beside the same with hidden states.
+RECIPE = Setting("three numbers, errors repeat, 40%", "math_recipe", "repeated_40")
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

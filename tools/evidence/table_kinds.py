@@ -82,6 +82,7 @@ SCORES = {
     "pretrained": (runs.STRICT, runs.FLIPPED, runs.FLIPPED_EXPECTED, runs.IN_STATES),
     "repeated": (runs.REPEATED, runs.APPEALS, runs.APPEALS_20),
     "checks": runs.CHECKS,
+    "recipe": (runs.RECIPE,),
     "tuned": tuple(one.setting for one in runs.TUNED),
     "long": runs.LONG,
 }
@@ -136,7 +137,7 @@ def shares(group: str) -> str:
 
 def no_harm(plan: str = "no_harm") -> str:
     """One row a level: GRPO's score, what `denoise` adds with the rule and without, and what is kept of the gain."""
-    settings = {"no_harm": runs.NO_HARM, "chance": runs.CHANCE.settings}[plan]
+    settings = {"no_harm": runs.NO_HARM, "chance": runs.CHANCE.settings, "kept": runs.KEPT}[plan]
 
     def row_of(setting: Setting) -> Iterator[str]:
         share = verdicts.share_kept(setting)

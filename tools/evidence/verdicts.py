@@ -13,6 +13,8 @@ from tools.evidence.runs import Setting
 MOST_HARM = -0.02
 # A run of the mended `denoise` fails if it ends further below GRPO's run of the same seed.
 FARTHEST_BELOW = 0.1
+# The least share of what wrong rewards cost that `appeals` has to recover, by the lower end of its interval.
+LEAST_RECOVERED = 0.8
 # The least share of the gain of `denoise_modelled` that `denoise` has to keep.
 LEAST_KEPT = 0.9
 
@@ -33,12 +35,12 @@ def gain(setting: Setting, arm: str, against: str = "grpo") -> Interval:
     return setting.level.over_warm_starts(arm, against=against).interval
 
 
-def share_kept(setting: Setting) -> float | None:
-    """The mean gain of `denoise` as a share of that of `denoise_modelled`; None where the latter is not certain."""
+def share_kept(setting: Setting, arm: str = "denoise") -> float | None:
+    """The mean gain of an arm as a share of that of `denoise_modelled`; None where the latter is not certain."""
     without_rule = gain(setting, "denoise_modelled")
     if not without_rule.low > 0:
         return None
-    return gain(setting, "denoise").estimate / without_rule.estimate
+    return gain(setting, arm).estimate / without_rule.estimate
 
 
 def unharmed(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:
@@ -66,15 +68,21 @@ def not_below_on_average(settings: Sequence[Setting], arm: str = "denoise") -> V
     return Verdict(passed, len(settings))
 
 
+def recovered(setting: Setting, arm: str) -> Verdict:
+    """Whether an arm gains over GRPO with an interval above 0, and surely recovers `LEAST_RECOVERED` of the loss."""
+    passed = (gain(setting, arm).low > 0) + (setting.level.share(arm, "clean").low > LEAST_RECOVERED)
+    return Verdict(passed, 2)
+
+
 def as_grpo(settings: Sequence[Setting]) -> Verdict:
     """How many runs of `denoise` end exactly where GRPO's run of the same seed does."""
     gains = [gain for setting in settings for gain in gains_by_seed(setting)]
     return Verdict(sum(gain == 0 for gain in gains), len(gains))
 
 
-def kept(settings: Sequence[Setting]) -> Verdict:
-    """At how many of the levels where `denoise_modelled` gained `denoise` keeps `LEAST_KEPT` of the gain."""
-    shares = [share for share in map(share_kept, settings) if share is not None]
+def kept(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:
+    """At how many of the levels where `denoise_modelled` gained an arm keeps `LEAST_KEPT` of the gain."""
+    shares = [share for setting in settings if (share := share_kept(setting, arm)) is not None]
     return Verdict(sum(share >= LEAST_KEPT for share in shares), len(shares))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import mean, stdev
+from statistics import stdev
 
 from tools.evidence import runs, verdicts
 from tools.evidence.curves import unchanged
@@ -76,17 +76,12 @@ def _of_answers_alone() -> Named:
     yield "answers.not_far_below", str(verdicts.not_far_below(test.settings, arm))
     gains = [gain for setting in test.settings for gain in verdicts.gains_by_seed(setting, arm)]
     yield "answers.lowest_gain", signed_number(min(gains), 3)
-    yield "answers.farthest_below", plain(-min(gains), 3)
     for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
         yield f"answers.{level}", signed_number(verdicts.gain(setting, arm).estimate, 3)
     yield "nudged.not_far_below", str(verdicts.not_far_below(runs.NUDGED, "grpo_nudged"))
     yield "nudged.not_below", str(verdicts.not_below_on_average(runs.NUDGED, "grpo_nudged"))
-    for level, setting in zip(("five_45", "three_50"), runs.NUDGED, strict=True):
-        nudged = verdicts.gains_by_seed(setting, "grpo_nudged")
-        yield f"nudged.{level}", signed_number(mean(nudged), 3)
-        yield f"nudged.{level}_deviation", plain(stdev(nudged), 3)
-        yield f"nudged.{level}_lowest", signed_number(min(nudged), 3)
-        yield f"nudged.{level}_highest", signed_number(max(nudged), 3)
+    five_45 = runs.NUDGED[0]
+    yield "nudged.five_45_deviation", plain(stdev(verdicts.gains_by_seed(five_45, "grpo_nudged")), 3)
 
 
 def _of_one_coin_test() -> Named:
@@ -97,17 +92,14 @@ def _of_one_coin_test() -> Named:
         yield f"chance.{level}_below", plain(-verdicts.gain(setting, "denoise").estimate, 3)
         yield f"chance.modelled_{level}_below", plain(-verdicts.gain(setting, "denoise_modelled").estimate, 3)
     yield "exact.as_grpo", str(verdicts.as_grpo(runs.EXACT.settings))
-    for level, setting in (("five_45", runs.EXACT.five_45), ("three_50", runs.EXACT.three_50)):
-        batches = list(unchanged(setting.level, "denoise"))
-        yield f"exact.{level}_unchanged", f"{sum(batches)} of {len(batches)}"
+    batches = list(unchanged(runs.EXACT.five_45.level, "denoise"))
+    yield "exact.five_45_unchanged", f"{sum(batches)} of {len(batches)}"
 
 
 def _of_what_is_kept() -> Named:
     """What version 8 keeps of the earlier rule's gains, and whether the checks of README.md passed."""
     yield "kept.verdict", str(verdicts.kept(runs.KEPT))
     yield "kept.by_answers", str(verdicts.kept(runs.KEPT, "denoise_answers"))
-    for level, setting in zip(("three_40", "five_40"), runs.KEPT, strict=True):
-        for name, arm in (("states", "denoise"), ("answers", "denoise_answers")):
-            share = verdicts.share_kept(setting, arm)
-            yield f"kept.{level}_{name}", "-" if share is None else f"{share:.0%}"
+    five_40 = runs.KEPT[1]
+    yield "kept.five_40_answers", f"{verdicts.share_kept(five_40, 'denoise_answers'):.0%}"
     yield "recipe.verdict", str(verdicts.recovered(runs.RECIPE, "appeals_answers"))

@@ -133,6 +133,14 @@ def test_an_audit_ranks_them(run, rollouts, tmp_path):
     ]  # fmt: skip
 
 
+def test_rewards_that_are_no_verdicts_make_no_gold_answer_suspicious(run, tmp_path):
+    """Two values alone are no verdicts: nothing says that the higher one accepts."""
+    rows = [{**row, "reward": 0.45 if row["reward"] else 0.3} for row in answered()]
+    summary = run(write_lines(tmp_path / "scores.jsonl", rows))
+    assert "not verdicts" in summary["verifier"]["reason"]
+    assert summary["suspicious_golds"] is None
+
+
 def test_a_problem_of_several_steps_counts_once(run, tmp_path):
     rows = [{**row, "step": step} for step in (1, 2) for row in answered()]
     found = run(write_lines(tmp_path / "rollouts.jsonl", rows), curator="denoise")["suspicious_golds"]

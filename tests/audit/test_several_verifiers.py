@@ -210,6 +210,17 @@ def test_a_checked_rate_lies_inside_what_is_proved_of_its_verifier():
     assert shared["rates"][FPR]["low"] == 0
 
 
+def test_where_every_row_is_known_to_be_right_no_rate_of_accepted_wrong_ones_is_claimed():
+    """Half of what tells verifiers apart is not known then, so all share a place. `strict` refuses every other row."""
+    frame = judged(strict="10101010", gold="11111111").assign(label=1.0)
+    right = pandas.Series(1.0, index=range(0, 64, 3))
+    summary = summary_of(frame, right=right)
+    assert entry_of(summary, "strict")["rates"][FPR] == {"estimate": None, "low": None, "high": None, "by": "bounds"}
+    assert entry_of(summary, "strict")["rates"][FNR]["estimate"] == 0.5
+    assert summary["ranking"]["by"] == "checks"
+    assert summary["ranking"]["places"] == [["gold", "strict", "reward"]]
+
+
 def test_what_is_proved_of_drawn_rows_does_not_cut_a_rate_in_the_whole_file():
     frame = judged(b_too="111111--")
     right = pandas.Series({4: 0.0, 12: 0.0, 0: 1.0})

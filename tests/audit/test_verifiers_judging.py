@@ -207,6 +207,14 @@ def test_a_costly_verifier_judges_drawn_rows_alone_and_the_others_all(tmp_path):
     assert row[1].endswith("of 20 drawn rows")
 
 
+def test_a_file_without_any_reward_leaves_a_costly_verifier_nothing_to_judge(tmp_path):
+    rows = [{"prompt": "1 + 1", "response": f"\\boxed{{{number}}}", "reward": None} for number in range(8)]
+    path = write_lines(tmp_path / "unscored.jsonl", rows)
+    verifiers = {"costly": lambda prompts, **columns: [1.0] * len(prompts)}
+    report = audit(path, verifiers=verifiers, verifier_rows={"costly": 4})
+    assert report.verifiers.loc["costly", "judged"] == 0
+
+
 def test_the_seed_decides_which_rows_a_costly_verifier_judges(tmp_path):
     def drawn(count, seed):
         report = audit(

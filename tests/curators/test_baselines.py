@@ -137,6 +137,12 @@ def test_variance_filter_leaves_out_rows_without_a_reward():
     assert sorted(curation.source.tolist()) == [0, 2, 3, 4, 5, 6, 7]
 
 
+def test_variance_filter_keeps_the_same_groups_however_large_the_rewards():
+    usual = VarianceFilter(slack=0.0).curate(FOUR_GROUPS)
+    scaled = VarianceFilter(slack=0.0).curate(replace(FOUR_GROUPS, rewards=FOUR_GROUPS.rewards.double() * 1e200))
+    assert scaled.source.tolist() == usual.source.tolist()
+
+
 def test_pods_leaves_out_rows_without_a_reward():
     rewards = [math.nan, 0.0, 1.0, math.nan, 2.0]
     curation = PODS(m=4).curate(group(rewards))

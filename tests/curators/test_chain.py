@@ -33,9 +33,10 @@ class OwnConfig:
 class Fixed(Curator[IdentityConfig]):
     config_class = IdentityConfig
 
-    def __init__(self, source, weights=None, scores=None, anomalous=None, advantages=None, metrics=None):
+    def __init__(self, source, weights=None, scores=None, anomalous=None, advantages=None, metrics=None, rewards=None):
         super().__init__()
         self.parts = (source, weights, scores, anomalous, advantages)
+        self.changed = rewards or {}
         self.metrics = metrics or {}
         self.seen = None
 
@@ -43,9 +44,12 @@ class Fixed(Curator[IdentityConfig]):
         self.seen = rollouts
         source, weights, scores, anomalous, advantages = self.parts
         rows = torch.tensor(source)
+        rewards = rollouts.rewards[rows]
+        for place, reward in self.changed.items():
+            rewards[place] = reward
         return Curation(
             source=rows,
-            rewards=rollouts.rewards[rows],
+            rewards=rewards,
             weights=torch.ones(len(rows)) if weights is None else torch.tensor(weights),
             scores=torch.full((len(rollouts),), math.nan) if scores is None else torch.tensor(scores),
             anomalous=torch.zeros(len(rollouts), dtype=torch.bool) if anomalous is None else torch.tensor(anomalous),
@@ -138,12 +142,16 @@ def test_replaced_rows_bring_their_advantages_along():
     assert torch.equal(curation.advantages, before[curation.source])
 
 
-def test_a_known_reward_stays_for_the_next_member_and_an_identity_changes_none():
-    seen, trusted = Fixed([0, 1, 2, 3]), torch.tensor([True, False, False, False])
+@pytest.mark.parametrize("changed", [{}, {3: 9.0}], ids=["an identity", "another row"])
+def test_a_known_reward_is_shown_to_the_next_member_which_changes_only_what_it_changes(changed):
+    """A majority vote ignores rewards, those that are known to be true among them."""
+    trusted = torch.tensor([True, False, False, False])
     rollouts = four(answers=["a", "a", "b", "c"], trusted=trusted)
-    curation = Chain([MajorityVote(), seen]).curate(rollouts)
-    assert seen.seen.rewards.tolist() == [0, 1, 0, 0]
-    assert curation.rewards.tolist() == MajorityVote().curate(rollouts).rewards.tolist() == [1, 1, 0, 0]
+    assert MajorityVote().curate(rollouts).rewards.tolist() == [1, 1, 0, 0]
+    behind = Fixed([0, 1, 2, 3], rewards=changed)
+    curation = Chain([MajorityVote(), behind]).curate(rollouts)
+    assert behind.seen.rewards.tolist() == [0, 1, 0, 0]
+    assert curation.rewards.tolist() == [1, 1, 0, changed.get(3, 0)]
 
 
 def test_advantages_pruned_by_a_later_member():

@@ -161,6 +161,28 @@ def test_of_trusted_rows_that_contradict_each_other_most_decide_and_a_tie_tells_
     assert curation.rewards.tolist() == [expected[row] for row in order]
 
 
+@pytest.mark.parametrize("choose", CHOOSERS)
+def test_an_answer_whose_rows_all_have_verdicts_that_contradict_each_other_is_left_alone(choose):
+    """Trusted rows say both of the most frequent answer: that it is right, and that it is wrong."""
+    asked = []
+
+    def second_rewards(rows):
+        asked.extend(rows)
+        return [1.0] * len(rows)
+
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 0, 1, 0]),
+        groups=torch.zeros(6).long(),
+        answers=["7", "7", "7", "7", "9", "5"],
+        trusted=torch.tensor([True] * 4 + [False] * 2),
+        hidden=torch.randn(6, 4, generator=torch.Generator().manual_seed(0)),
+        second_rewards=second_rewards,
+    )
+    Appeals(random_share=0.0, choose=choose, budget=1, curator=Denoise(geometry="none")).curate(rollouts)
+    assert set(asked) <= {4, 5}
+    assert len(asked) == 1
+
+
 def test_negatives_are_refused_responses_alone():
     asked = []
     Appeals(random_share=0.0, choose="negatives", curator="grpo", budget=12).curate(batch(asked))

@@ -8,7 +8,7 @@ from denoise_batches import answered, applied, cosine, repeating, world
 
 from geoalign import Rollouts
 from geoalign.curators.curator import identity
-from geoalign.curators.denoise import Denoise
+from geoalign.curators.denoise import Denoise, damped_praise
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
 from geoalign.noise.posterior import infer
@@ -84,6 +84,16 @@ def test_rows_far_off_are_not_praised_for_it(binary):
         rollouts = with_bad_rows(rollouts, rows, hidden, binary=binary)
         given.append(float(applied(curator.curate(rollouts), rollouts)[rows].mean()))
     assert sum(given) / len(given) < 0.3
+
+
+def test_praise_is_damped_far_from_the_rows_that_are_fitted_and_not_from_identical_ones():
+    """Of identical responses the centred states are 0. They are not fitted, and make no other row look far off."""
+    states = torch.tensor([[0.0]] * 6 + [[1.0], [-1.0], [1.0], [-1.0], [4.0]])
+    fitted = torch.tensor([False] * 6 + [True] * 5)
+    prediction = torch.tensor([1.0] * 7 + [-1.0, 2.0, -2.0, 1.0], dtype=torch.float64)
+    # The squared lengths of the fitted rows are 1, 1, 1, 1 and 16: three times their median is 3.
+    expected = torch.tensor([1.0] * 7 + [-1.0, 2.0, -2.0, (3 / 16) ** 2], dtype=torch.float64)
+    torch.testing.assert_close(damped_praise(prediction, states, fitted), expected)
 
 
 def test_one_row_of_another_value_turns_nothing_off():

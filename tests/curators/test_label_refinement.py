@@ -42,6 +42,16 @@ def test_a_prompt_in_two_groups_of_a_batch_is_visited_once():
     assert curation.metrics["majority_share"] == 1 / 2
 
 
+def test_a_majority_answer_that_is_spelt_otherwise_at_another_visit_is_the_same():
+    """And in another group of the prompt, where the same answer has another most frequent spelling."""
+    curator = OLR(visits=3, slope=0.0)
+    visit(curator, "0.5", "0.5", "3", "4")
+    visit(curator, r"\frac{1}{2}", r"\frac{1}{2}", "3", "4")
+    assert visit(curator, "1/2", "0.5", "3", "4") == [1, 1, 0, 0]
+    # Among "3", "3", 0.5 the answer 0.5 was the majority twice and 3 once.
+    assert visit(curator, "3", "3", "0.5", "4") == [0, 0, 0, 0]
+
+
 def test_another_prompt_has_its_own_history():
     curator = OLR(visits=3, slope=0.1)
     for answers in (["5", "5", "6", "7"], ["5", "5", "6", None]):

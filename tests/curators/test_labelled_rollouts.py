@@ -62,6 +62,18 @@ def test_labelled_rollouts_exclude_each_other_beside_a_prompt_whose_answers_do_n
     assert joined.shared_answers.tolist() == [True, True] + [False] * 5
 
 
+def test_labelled_rollouts_whose_answers_do_not_exclude_each_other_stay_so_beside_a_prompt_whose_answers_do():
+    joined = with_labelled(batch(), labelled_rows(shared_answers=torch.tensor([True, True, False])))
+    assert joined.shared_answers.tolist() == [False] * 4 + [True, True, False]
+
+
+def test_labelled_rollouts_beside_an_empty_batch_stand_alone():
+    nothing = Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0).long())
+    joined = with_labelled(nothing, labelled_rows())
+    assert joined.groups.tolist() == [0, 0, 1]
+    assert joined.trusted.tolist() == [True] * 3
+
+
 def curation_of(source, scores=7, **changes):
     source = torch.tensor(source)
     values = {

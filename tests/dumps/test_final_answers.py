@@ -92,6 +92,12 @@ def test_of_lists_of_responses_a_list_of_answers_is_theirs(tmp_path):
     assert set(answers(dump)) == {None}
 
 
+def test_of_lists_of_responses_rewards_that_are_named_together_add_up(tmp_path):
+    rows = [{"query": f"q{p}", "responses": ["a", "b"], "acc": [1, 0], "fmt": [0.5, 0.25]} for p in range(3)]
+    dump = dump_of(tmp_path, rows, fields={"reward": "acc+fmt"})
+    assert dump.frame["reward"].tolist() == [1.5, 0.25] * 3
+
+
 def test_a_verdict_called_correct_answer_is_no_gold_answer(tmp_path):
     rows = rows_of("plain", correct_answer=lambda _, number: number == 0)
     assert "answer" not in find_layout(wrote(tmp_path, rows))[0].fields

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas
 
 from geoalign.answers import Equivalence, answers_by_class
 from geoalign.audit.several_verifiers.judged_rows import verdict_columns
+from geoalign.audit.two_verdicts import verdict_values
 from geoalign.dumps.field_names import IDS, PROBLEM_IDS
 from geoalign.noise.gold_answers import AnswerCounts, chance_of_wrong_gold
 
@@ -129,8 +129,8 @@ class GoldAnswers:
 
     def _judged_answers(self, rows: pandas.DataFrame) -> pandas.DataFrame:
         """The rollouts as `suspicions` reads them; rewards that are no verdicts accept nothing and refuse nothing."""
-        values = np.unique(rows["reward"].dropna())
-        accepted = (rows["reward"] == values[-1]).astype(float) if len(values) == 2 else math.nan
+        verdicts = verdict_values(rows["reward"].dropna().unique().tolist())
+        accepted = math.nan if verdicts is None else (rows["reward"] == verdicts[1]).astype(float)
         table = pandas.DataFrame({
             "problem": rows["group"].map(self._of_group).astype("int64"),
             "answer": rows["compared_answer"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,8 @@ class ConsensusMeter:
 
     def __init__(self, curator: Curator) -> None:
         """Looks for a GeoAlign in the curator or in what it holds; without one there is nothing to measure."""
-        self._geoalign = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
+        curators = [curator, *curator.held_curators()]
+        self._geoalign = next((each for each in curators if isinstance(each, GeoAlign)), None)
         self._judged: list[np.ndarray] = []
         self._last: Rollouts | None = None
 
@@ -48,9 +48,7 @@ class ConsensusMeter:
             other.curate(self._last, generator=torch.Generator().manual_seed(seed))
             self._take(other)
         if not self._judged:
-            return _unmeasured(
-                "No groups were kept apart to judge a consensus: too few of them have different rewards."
-            )
+            return _unmeasured(_NO_GROUPS)
         right, total = np.concatenate(self._judged, axis=1)
         return {
             **clustered_proportion(right, total).as_metrics("new_group_accuracy"),
@@ -70,10 +68,3 @@ class ConsensusMeter:
 
 def _unmeasured(reason: str) -> dict[str, Any]:
     return {"new_group_accuracy": None, "reason": reason}
-
-
-def _members(curator: Curator) -> Iterator[Curator]:
-    """The curator, and all that it holds."""
-    yield curator
-    for member in curator.members:
-        yield from _members(member)

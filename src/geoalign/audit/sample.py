@@ -30,7 +30,8 @@ class UniformSample:
     def add(self, rows: pandas.DataFrame) -> None:
         """Takes the next rows; of all of them only those that may be in the sample are kept."""
         self.seen += len(rows)
-        if not self._size or rows.empty:
+        # The first part is kept without rows, too: it has the columns.
+        if not self._size or (rows.empty and self._parts):
             return
         numbers = self._bits.random_raw(len(rows))
         places = np.argsort(numbers, kind="stable")[: self._size]

@@ -148,27 +148,44 @@ def best_claim(
     It is by checks where a row of the class was checked, else by a model that is believed and whose interval is no
     wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
 
-    The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Checks
-    that lie wholly outside the bounds deny the supposition behind these, and stand alone.
+    The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Where
+    the rows are known to have none of the class, the bounds are NaN: without a checked one no rate is claimed.
     """
-    claim = model
-    by = "model"
     if checked is not None and checked.checked:
-        claim = Interval(checked.estimate, checked.low, checked.high)
-        by = "checks"
-    elif not is_model_believed or not model.high - model.low <= WIDEST_GUESS:
-        by = "bounds"
-    low = max(bound.low, claim.low)
-    high = min(bound.high, claim.high)
-    if by == "checks" and low > high:
-        low = claim.low
-        high = claim.high
-    elif by == "bounds" or low > high or (low == bound.low and high == bound.high):
-        by = "bounds"
-        low = bound.low
-        high = bound.high
-    estimate = min(max(claim.estimate, low), high)
-    return {**_numbers({"estimate": estimate, "low": low, "high": high}), "by": by}
+        return _claim_by_checks(checked, bound)
+    if is_model_believed and model.high - model.low <= WIDEST_GUESS:
+        return _claim_by_model(model, bound)
+    return _claim_by_bounds(model.estimate, bound)
+
+
+def _claim_by_checks(checked: CheckedRate, bound: Bounds) -> dict[str, Any]:
+    """Checks that lie wholly outside the bounds deny the supposition behind these, and stand alone."""
+    low = max(checked.low, bound.low)
+    high = min(checked.high, bound.high)
+    if math.isnan(bound.low) or low > high:
+        return _claim(checked.estimate, checked.low, checked.high, by="checks")
+    if (low, high) == (bound.low, bound.high):
+        return _claim_by_bounds(checked.estimate, bound)
+    return _claim(checked.estimate, low, high, by="checks")
+
+
+def _claim_by_model(model: Interval, bound: Bounds) -> dict[str, Any]:
+    """A model whose interval tells no more than the bounds, or contradicts them, leaves them as they are."""
+    low = max(model.low, bound.low)
+    high = min(model.high, bound.high)
+    if math.isnan(bound.low) or low > high or (low, high) == (bound.low, bound.high):
+        return _claim_by_bounds(model.estimate, bound)
+    return _claim(model.estimate, low, high, by="model")
+
+
+def _claim_by_bounds(estimate: float, bound: Bounds) -> dict[str, Any]:
+    return _claim(estimate, bound.low, bound.high, by="bounds")
+
+
+def _claim(estimate: float, low: float, high: float, *, by: str) -> dict[str, Any]:
+    """As JSON knows it, with the estimate moved into the interval."""
+    moved = min(max(estimate, low), high)
+    return {**_numbers({"estimate": moved, "low": low, "high": high}), "by": by}
 
 
 def guessed(model: ErrorRates) -> dict[str, dict[str, Any]]:

@@ -101,7 +101,7 @@ class Chain(Curator[ChainConfig]):
             in_place = whole.details is None and torch.equal(whole.source, original)
             whole = Curation(
                 source=whole.source[own.source],
-                rewards=whole.rewards[own.source] if _keeps_rewards(current, own) else own.rewards,
+                rewards=_rewards_after(current, own, whole.rewards),
                 weights=whole.weights[own.source] * own.weights.to(whole.weights),
                 advantages=advantages,
                 scores=scores,
@@ -126,6 +126,19 @@ class Chain(Curator[ChainConfig]):
                 second,
             )
         self._warned = True
+
+
+def _rewards_after(current: Rollouts, own: Curation, earlier: Float[Tensor, " b"]) -> Float[Tensor, " c"]:
+    """The rewards in force after a member: its own where it changed them, else the earlier ones of the rows it kept.
+
+    A member sees a reward that is known to be true as it came, so what an earlier one made of it is kept aside.
+    """
+    kept = earlier[own.source]
+    if _keeps_rewards(current, own):
+        return kept
+    shown = current.rewards[own.source].to(own.rewards)
+    is_kept = (own.rewards == shown) | (own.rewards.isnan() & shown.isnan())
+    return torch.where(is_kept, kept.to(own.rewards), own.rewards)
 
 
 def _keeps_rows(own: Curation) -> bool:
@@ -163,7 +176,7 @@ def _handed_on(current: Rollouts, own: Curation, given: Float[Tensor, " c"] | No
         unchanged = keeps_rewards and _keeps_rows(own)
         advantages = rows.advantages if unchanged else group_advantages(rewards, rows.groups)
     if rows.trusted is not None:
-        # A reward that is known to be true stays, whatever a member makes of it.
+        # The next member sees a reward that is known to be true, whatever this one makes of it.
         rewards = torch.where(rows.trusted, rows.rewards.to(rewards), rewards)
     # Of other rewards the components are unknown.
     components = rows.components if keeps_rewards else None

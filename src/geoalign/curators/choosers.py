@@ -277,6 +277,8 @@ class MajorityAnswers(Chooser):
         decides: dict[int, float] = {}
         for group, answers in candidates.answers_by_frequency().items():
             unknown = [answer for answer in answers if answer not in known and answer not in candidates.in_vain]
+            # Of an answer whose rows all have verdicts, as many for it as against it, no row is left to ask about.
+            unknown = [answer for answer in unknown if answer in spokesman]
             if group in solved or not unknown:
                 continue
             share = candidates.counts[unknown[0]] / candidates.sizes[group]

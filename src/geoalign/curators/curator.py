@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
@@ -151,6 +151,12 @@ class Curator(ABC, Generic[_Config]):
         self.log_odds = bool(scoring) and scoring[0].log_odds
         self.min_scores = max((member.min_scores for member in members), default=0)
         self.pooled_batches = max((member.pooled_batches for member in members), default=1)
+
+    def held_curators(self) -> Iterator[Curator[Any]]:
+        """The curators that it holds, and those that these hold."""
+        for member in self.members:
+            yield member
+            yield from member.held_curators()
 
     def also_reads(self, *names: str) -> None:
         """Declares more fields as `optional`, besides those of the members; what is required stays so."""

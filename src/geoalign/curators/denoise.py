@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.alarms import warn
@@ -19,7 +19,7 @@ from geoalign.errors import InputError
 from geoalign.intervals import Interval
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.ties import tied_rewards
-from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
+from geoalign.noise.channel import NoiseFit
 from geoalign.noise.identification import (
     disputed,
     identification,
@@ -158,55 +158,81 @@ class Denoise(Curator[DenoiseConfig]):
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def _curated(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
-        config = self.config
         order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-        rows = noisy_rows(
-            rollouts,
-            order,
-            answers=config.answers != "none",
-            component=config.component,
-            seen=self._seen,
-            unanswered_wrong=config.unanswered == "wrong",
-        )
+        rows = self._read(rollouts, order)
         states = self._states(rollouts, order)
         had_a_fit = bool(self._ridge)
         if states is not None:
             rows = self._predicted(self._with_answers_as_target(rows), states, generator)
-        self._past = [*self._past, dict(vars(rows))][-config.window :]
-        keys = trusted_answer_keys(rollouts, order, rows)
-        self._trusted_answers = [*self._trusted_answers, keys][-config.window :]
-        if rollouts.prompt_keys is not None and states is not None:
-            self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
+        self._remember(rollouts, order, rows)
 
-        recent = joined_batches(self._past, config.decay)
-        agreement = correlation(recent, level=config.level)
-        among_equal_rewards = correlation(recent.among_equal_rewards, level=config.level)
-        # A prediction that contradicts answers among equal rewards predicts the verifier's errors.
-        states_used = agreement.low > 0 and not among_equal_rewards.estimate < 0
-        of_window = infer(
-            recent,
-            _of_mean_square_1(recent) if states_used else None,
-            least_slope=config.least_slope,
-            exclusive=config.answers != "shared",
-            earlier=self._fit,
-        )
-        self._fit = of_window.fit
-        of_batch = of_window[-len(rollouts) :]
+        recent = joined_batches(self._past, self.config.decay)
+        states_used, of_states = self._tested_states(recent)
+        of_batch = self._inferred(recent, states_used=states_used)[-len(rollouts) :]
         posterior, identified = self._as_far_as_identified(of_batch, rows, by_states=states_used)
         metrics = {
-            "states_used": float(states_used),
-            **agreement.as_metrics("correlation"),
-            "agreement": among_equal_rewards.estimate,
+            **of_states,
             "repeated_responses": float((~rows.unseen).sum()),
             "forgotten": float(had_a_fit and rows.inflation[0] > 1),
             **posterior.metrics,
             **identified,
         }
         if states is not None and posterior.rests_on_rates and bool(rows.trusted.any()):
-            correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
+            correction, learnt = learnt_correction(states, posterior, rows, level=self.config.level)
             posterior = posterior.corrected(correction)
             metrics |= learnt
         return _curation(rollouts, order, rows, posterior, metrics)
+
+    # --- a batch and those before it ----------------------------------------------------------------------------------
+
+    def _read(self, rollouts: Rollouts, order: GroupedRows) -> NoisyRows:
+        """The batch in sorted order, as the noise model sees it; without predictions yet."""
+        return noisy_rows(
+            rollouts,
+            order,
+            answers=self.config.answers != "none",
+            component=self.config.component,
+            seen=self._seen,
+            unanswered_wrong=self.config.unanswered == "wrong",
+        )
+
+    def _remember(self, rollouts: Rollouts, order: GroupedRows, rows: NoisyRows) -> None:
+        """Takes the batch into the window, and its responses among those that the ridge has seen."""
+        window = self.config.window
+        self._past = [*self._past, dict(vars(rows))][-window:]
+        self._trusted_answers = [*self._trusted_answers, trusted_answer_keys(rollouts, order, rows)][-window:]
+        if rollouts.prompt_keys is not None and self.config.geometry != "none":
+            self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
+
+    def _tested_states(self, recent: NoisyRows) -> tuple[bool, dict[str, float]]:
+        """Whether the predictions are used, by the rows of the window, and what is to be logged.
+
+        They are while their correlation with rewards of new prompts is above chance. A prediction that contradicts
+        answers among equal rewards predicts the verifier's errors, and is not used.
+        """
+        agreement = correlation(recent, level=self.config.level)
+        among_equal_rewards = correlation(recent.among_equal_rewards, level=self.config.level)
+        are_used = agreement.low > 0 and not among_equal_rewards.estimate < 0
+        metrics = {
+            "states_used": float(are_used),
+            **agreement.as_metrics("correlation"),
+            "agreement": among_equal_rewards.estimate,
+        }
+        return are_used, metrics
+
+    def _inferred(self, recent: NoisyRows, *, states_used: bool) -> Posterior:
+        """The posterior of all rows of the window; its fit is where the next batch's begins."""
+        posterior = infer(
+            recent,
+            _of_mean_square_1(recent) if states_used else None,
+            least_slope=self.config.least_slope,
+            exclusive=self.config.answers != "shared",
+            earlier=self._fit,
+        )
+        self._fit = posterior.fit
+        return posterior
+
+    # --- what the verdicts identify -----------------------------------------------------------------------------------
 
     def _as_far_as_identified(
         self, posterior: Posterior, rows: NoisyRows, *, by_states: bool
@@ -239,6 +265,8 @@ class Denoise(Curator[DenoiseConfig]):
             wrong = torch.where(suspect, wrong, wrong.clamp(max=0.5))
         kept = replace(posterior, estimate=certain, wrong=wrong, rests_on_rates=False)
         return kept, {**metrics, **dict.fromkeys(_RATE_METRICS, math.nan)}
+
+    # --- the prediction from states -----------------------------------------------------------------------------------
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
         """[B, d] the states in sorted order, centred within groups; of several each over its mean square."""
@@ -281,10 +309,7 @@ class Denoise(Curator[DenoiseConfig]):
         # The scale depends on the penalty: unscaled, the batch with the weakest one would dominate the window.
         unit = torch.nn.functional.normalize(values.double().cpu(), dim=0, eps=1e-30)
         z = unit * len(values) ** 0.5
-        # Far from the data the ridge extrapolates, and a policy would exploit praise there.
-        length = states.square().sum(dim=1).double().cpu()
-        familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
-        z = torch.where(z > 0, z * familiar, z)
+        z = damped_praise(z, states, rows.fitted)
         if self.config.geometry == "permuted":
             shuffled = torch.rand(len(z), generator=generator, dtype=torch.float64)
             z = z[shuffled.add(rows.group).argsort()]
@@ -296,6 +321,24 @@ class Denoise(Curator[DenoiseConfig]):
             self._forget()
             return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
         return predicted
+
+
+def damped_praise(
+    prediction: Float[Tensor, " n"], states: Float[Tensor, "n d"], fitted: Bool[Tensor, " n"]
+) -> Float[Tensor, " n"]:
+    """[N] the predictions, smaller where they are above 0 and the state lies far from those of the `fitted` rows.
+
+    Far from the data the ridge extrapolates, and a policy would exploit praise there. The square of a state's distance
+    from the mean of its group is allowed three times the median of the `fitted` rows; beyond that the prediction is
+    multiplied by the square of the ratio. Rows that are not fitted do not count for the median: where whole groups are
+    identical their distances are 0, and every other row would be far. Without a fitted row nothing is far.
+    """
+    length = states.square().sum(dim=1).double().cpu()
+    if not bool(fitted.any()):
+        return prediction
+    allowed = 3 * length[fitted].median()
+    familiar = (allowed / length.clamp(min=1e-30)).clamp(max=1).square()
+    return torch.where(prediction > 0, prediction * familiar, prediction)
 
 
 def _of_mean_square_1(rows: NoisyRows) -> Float[Tensor, " n"]:
@@ -360,10 +403,9 @@ def _curation(
     rollouts: Rollouts, order: GroupedRows, rows: NoisyRows, posterior: Posterior, metrics: dict[str, float]
 ) -> Curation:
     """The curation that the posterior gives, in input order."""
-    index = order.order.cpu()
-    on_cpu = GroupedRows(index, order.group.cpu(), order.offsets.cpu())
+    on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
     back = in_input_order(on_cpu, rollouts.rewards.device)
-    log_odds_wrong = torch.logit(posterior.wrong, eps=1e-13).clamp(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    log_odds_wrong = torch.logit(posterior.wrong, eps=1e-13)
     anomalous = (log_odds_wrong > 0) & rows.scored
     open_rows = rows.scored & ~rows.trusted
     change = (posterior.rewards - rows.rewards)[open_rows]
@@ -379,11 +421,7 @@ def _curation(
     if not bool((change != 0).any()):
         return judged
 
-    # The part of the reward outside the noisy component; the whole reward where the row has no component.
-    rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
-    whole = replace(
-        posterior, observed=posterior.observed.nan_to_num() + rest, offset=posterior.offset.nan_to_num() + rest
-    )
+    whole = _with_other_components(posterior, rollouts.rewards.cpu()[on_cpu.order], rows)
     # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
     dtype = rollouts.rewards.dtype
     largest = torch.finfo(dtype).max
@@ -395,3 +433,14 @@ def _curation(
         # Of rewards without a model the trainer's own advantages are right.
         return replace(judged, rewards=rewards)
     return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
+
+
+def _with_other_components(posterior: Posterior, rewards: Float[Tensor, " n"], rows: NoisyRows) -> Posterior:
+    """The posterior of whole rewards, of which the noisy component was judged; of a row without it the whole reward.
+
+    Args:
+        rewards: [N] as they came, in sorted order.
+    """
+    rest = tied_rewards(rewards.double(), rows.group) - rows.rewards.nan_to_num()
+    observed = posterior.observed.nan_to_num() + rest
+    return replace(posterior, observed=observed, offset=posterior.offset.nan_to_num() + rest)

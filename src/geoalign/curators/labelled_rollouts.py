@@ -111,7 +111,7 @@ def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
             joined[item.name] = torch.cat([of_batch, of_labelled.to(of_batch)])
         elif isinstance(of_batch, Sequence) and isinstance(of_labelled, Sequence):
             joined[item.name] = [*of_batch, *of_labelled]
-    first_group = int(rollouts.groups.max()) + 1
+    first_group = int(rollouts.groups.max()) + 1 if len(rollouts) else 0
     joined["groups"] = torch.cat([rollouts.groups, labelled.groups.to(rollouts.groups) + first_group])
     if rollouts.prompt_keys is not None:
         # Keys of prompts are not negative.
@@ -123,8 +123,10 @@ def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
     donor_ok = ~no_row if rollouts.donor_ok is None else rollouts.donor_ok
     joined["trusted"] = torch.cat([trusted, trusted.new_ones(len(labelled))])
     joined["donor_ok"] = torch.cat([donor_ok, donor_ok.new_zeros(len(labelled))])
-    if rollouts.shared_answers is not None and labelled.shared_answers is None:
-        joined["shared_answers"] = torch.cat([rollouts.shared_answers, no_row.new_zeros(len(labelled))])
+    if rollouts.shared_answers is not None or labelled.shared_answers is not None:
+        of_batch = no_row if rollouts.shared_answers is None else rollouts.shared_answers
+        of_labelled = no_row.new_zeros(len(labelled)) if labelled.shared_answers is None else labelled.shared_answers
+        joined["shared_answers"] = torch.cat([of_batch, of_labelled.to(of_batch)])
     # Asked for rows of the batch alone: the others are trusted already.
     joined["second_rewards"] = rollouts.second_rewards
     return Rollouts(**joined)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -13,9 +13,9 @@ from jaxtyping import Bool
 from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
-from geoalign.curators.alarms import raise_alarm
+from geoalign.curators.alarms import raise_alarm, warn
 from geoalign.curators.appeals import Appeals
-from geoalign.curators.curator import Curator, anomalous_share, identity
+from geoalign.curators.curator import anomalous_share, identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.random_checks import CHECKED_RATES, RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
@@ -120,7 +120,7 @@ class Monitor(Holder[MonitorConfig]):
         self._random_checks = RandomChecks(self.config.check_window)
         self._guard = SecondVerifierGuard()
         if self.config.checks:
-            if any(isinstance(curator, Appeals) for curator in _all_within(self)):
+            if any(isinstance(curator, Appeals) for curator in self.held_curators()):
                 raise ConfigError(
                     "monitor.checks: expected 0 around appeals, which asks the second verifier itself; set "
                     "random_share of appeals instead"
@@ -246,7 +246,7 @@ class Monitor(Holder[MonitorConfig]):
                 continue
             near = nearest(name, sorted(known))
             hint = f" (nearest: {near})" if near else ""
-            _LOG.warning(_NO_SUCH_METRIC, self._batches, quote(name), hint)
+            warn(_LOG, _NO_SUCH_METRIC, self._batches, quote(name), hint)
 
 
 def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:
@@ -264,10 +264,3 @@ def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:
         "least_false_negative_rate": false_negative_bounds(units).low,
         "least_wrong_share": least_errors(units) / max(int(judged.sum()), 1),
     }
-
-
-def _all_within(curator: Curator[Any]) -> Iterator[Curator[Any]]:
-    """All curators that one holds, and those that these hold."""
-    for member in curator.members:
-        yield member
-        yield from _all_within(member)

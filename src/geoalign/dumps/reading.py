@@ -307,9 +307,9 @@ def _rollouts_of(layout: DumpLayout, row: Row) -> list[Row]:
         raise BadValueError(layout.fields["response"], "a list of responses", values.described(responses))
     lists = {}
     for role in ("reward", *_CHECKS, *layout.verdicts):
-        name = layout.fields.get(role)
-        if name is not None and (role == "reward" or field_of(row, name) is not None):
-            lists[name] = field_of(row, name)
+        for name in layout.names(role):
+            if role == "reward" or field_of(row, name) is not None:
+                lists[name] = field_of(row, name)
     for name, entries in lists.items():
         if not isinstance(entries, list) or len(entries) != len(responses):
             got = str(len(entries)) if isinstance(entries, list) else values.described(entries)

@@ -112,7 +112,10 @@ class SeveralVerifiers:
             rows = self._sample.drawn()[: self._drawn[asked.verifier.name]]
             by_file = rows.groupby("gold_field", sort=False, dropna=False)
             verdicts = [asked.verdicts(part, part["gold_field"].iloc[0]) for _, part in by_file]
-            found[f"{VERDICT}{asked.verifier.name}"] = pandas.concat(verdicts)
+            # Where no row has a reward, none is drawn.
+            found[f"{VERDICT}{asked.verifier.name}"] = (
+                pandas.concat(verdicts) if verdicts else pandas.Series(dtype=float)
+            )
         columns = pandas.DataFrame(found)
         for part in self._parts:
             part.update(columns)

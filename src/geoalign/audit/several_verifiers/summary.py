@@ -100,10 +100,12 @@ def claimed_rates(bounds: Mapping[str, Bounds] | None, checks: CheckedRates | No
 
 
 def _cut_to_claims(rates: CheckedRates, claims: Mapping[str, Mapping[str, Any]]) -> CheckedRates:
-    """Both rates by checks with the intervals that are claimed."""
+    """Both rates by checks with the intervals that are claimed; where nothing is claimed, with those of the checks."""
     cut = {}
     for name, claim in claims.items():
-        cut[name] = replace(getattr(rates, name), low=claim["low"], high=claim["high"])
+        of_checks: CheckedRate = getattr(rates, name)
+        is_claimed = claim["low"] is not None
+        cut[name] = replace(of_checks, low=claim["low"], high=claim["high"]) if is_claimed else of_checks
     return CheckedRates(**cut)
 
 

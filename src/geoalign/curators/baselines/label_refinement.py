@@ -9,11 +9,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
+from geoalign.answers import answers_by_class
 from geoalign.curators.baselines.baseline import Baseline, rows_by_group
 from geoalign.curators.baselines.reshaped_rewards import most_frequent
 from geoalign.curators.curator import identity
 from geoalign.settings import Count, NotNegative, setting, settings
 from geoalign.types import Curation, Rollouts
+
+# The majority answer of a visit that has none. A response cannot answer so: final answers are not empty.
+_NO_MAJORITY = ""
 
 
 @settings
@@ -32,17 +36,18 @@ class OLR(Baseline[OLRConfig]):
     At each visit of a prompt the share of its rows that give its majority answer is noted, and the answer. From the
     sixth visit on the majority answer becomes the label if both hold: the shares rise, by at least `slope` a visit in a
     least-squares line, and of the majority answers of all visits, this one included, it is the single most frequent.
-    Then its rows have reward 1 and all others 0; else the rewards stay. The decision is made anew at each visit. A
-    visit in which several answers tie, or none is given, has no majority answer, and its share is 0, from which the
-    next share rises: so does the code.
+    Then its rows have reward 1 and all others 0; else the rewards stay. The decision is made anew at each visit.
+
+    A visit in which several answers tie, or none is given, has no majority answer. Its share is 0, from which the next
+    share rises, and all such visits count as if they had one answer in common: so does the code.
 
     It works with the label of a prompt, so it can help where labels are wrong, and changes the reward of a whole group
     or none. Prompts that come once, or fewer times than `visits`, keep their rewards: training needs several epochs.
 
     Different from the code: a visit is a batch with the prompt, of which `prompt_keys` tell it, however many groups the
     prompt has there, where the code counts epochs. The rewards of a prompt that keeps its label are the verifier's,
-    whatever they are. Shares count answers as `answers` has them, where the code verifies them against the majority
-    answer.
+    whatever they are. Answers are equal by their text and value (`answers_by_class`), where the code verifies them
+    against the majority answer.
 
     Needs `answers` and `prompt_keys`. A row whose reward is NaN votes, but stays without a reward. What it keeps grows
     with the number of prompts.
@@ -56,7 +61,7 @@ class OLR(Baseline[OLRConfig]):
 
     def __init__(self, config: OLRConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        # By prompt key: of each visit the majority answer, "" for none, and its share.
+        # By prompt key: of each visit the majority answer, `_NO_MAJORITY` for none, and its share.
         self._shares: dict[str, list[float]] = {}
         self._majorities: dict[str, list[str]] = {}
 
@@ -66,10 +71,10 @@ class OLR(Baseline[OLRConfig]):
         shares = []
         refined = 0
         for key, rows in _rows_by_prompt(rollouts).items():
-            answers = [rollouts.answers[row] for row in rows.tolist()]
+            # The groups of a prompt may have spelt one answer differently.
+            answers = _in_one_spelling([rollouts.answers[row] for row in rows.tolist()])
             winners = most_frequent(answers)
-            # A response cannot answer "": final answers are not empty.
-            majority = next(iter(winners)) if len(winners) == 1 else ""
+            majority = next(iter(winners)) if len(winners) == 1 else _NO_MAJORITY
             share = sum(answer == majority for answer in answers) / len(answers)
             shares.append(share)
             self._shares.setdefault(key, []).append(share)
@@ -87,7 +92,15 @@ class OLR(Baseline[OLRConfig]):
         majorities = self._majorities[key]
         if len(shares) < self.config.visits or not majorities[-1]:
             return False
-        return rise(shares) >= self.config.slope and most_frequent(majorities) == {majorities[-1]}
+        # Each visit spelt its majority answer as most of its rows did.
+        spelt_alike = _in_one_spelling(majorities)
+        votes = [answer or _NO_MAJORITY for answer in spelt_alike]
+        return rise(shares) >= self.config.slope and most_frequent(votes) == {votes[-1]}
+
+
+def _in_one_spelling(answers: Sequence[str | None]) -> list[str | None]:
+    """Answers to one prompt, equal ones in one spelling; None for none, and for an empty one."""
+    return answers_by_class(answers, [0] * len(answers))
 
 
 def _rows_by_prompt(rollouts: Rollouts) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half_of_group, subset, with_rows
 from geoalign.errors import InputError
+from geoalign.method.ties import power_of_two
 from geoalign.settings import PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -181,7 +182,10 @@ def _deviation(group: Group) -> float:
     """The standard deviation of the group's rewards, with one degree of freedom less; 0 where they are equal."""
     if not group.varies:
         return 0.0
-    return float(group.rewards.double().std())
+    rewards = group.rewards.double()
+    # In a unit in which the squares neither overflow nor vanish.
+    unit = power_of_two(rewards.abs().max())
+    return float((rewards / unit).std() * unit)
 
 
 @settings

@@ -128,7 +128,8 @@ class Care(Chooser):
             if group in solved:
                 continue
             for answer in by_frequency.get(group, []):
-                if answer not in known and answer not in candidates.in_vain:
+                # Of an answer whose rows all have verdicts, as many for it as against it, none is left to ask about.
+                if answer in spokesman and answer not in known and answer not in candidates.in_vain:
                     return [spokesman[answer]]
         return []
 

@@ -78,6 +78,10 @@ def _of_answers_alone() -> Named:
     yield "answers.lowest_gain", signed_number(min(gains), 3)
     for level, setting in (("three_40", test.flipped[0]), ("five_45", test.five_45), ("three_50", test.three_50)):
         yield f"answers.{level}", signed_number(verdicts.gain(setting, arm).estimate, 3)
+    for name, setting in {"answers.three_40": test.flipped[0], "answers.five_40": test.flipped[1]}.items():
+        yield f"{name}.before", plain(setting.level.before(), 2)
+        yield f"{name}.grpo_final", plain(setting.level.final("grpo"), 2)
+        yield f"{name}.denoise_final", plain(setting.level.final(arm), 2)
     yield "nudged.not_far_below", str(verdicts.not_far_below(runs.NUDGED, "grpo_nudged"))
     yield "nudged.not_below", str(verdicts.not_below_on_average(runs.NUDGED, "grpo_nudged"))
     five_45 = runs.NUDGED[0]
@@ -103,3 +107,7 @@ def _of_what_is_kept() -> Named:
     five_40 = runs.KEPT[1]
     yield "kept.five_40_answers", f"{verdicts.share_kept(five_40, 'denoise_answers'):.0%}"
     yield "recipe.verdict", str(verdicts.recovered(runs.RECIPE, "appeals_answers"))
+    recipe = runs.RECIPE.level
+    yield "recipe.before", plain(recipe.before(), 2)
+    for arm in ("grpo", "appeals_answers", "clean"):
+        yield f"recipe.{arm}_final", plain(recipe.final(arm), 2)

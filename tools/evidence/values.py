@@ -114,6 +114,10 @@ def _of_the_twelve() -> Named:
     for arm, name in ARM_NAMES.items():
         yield f"three_numbers_40.{name}_final", plain(levels[runs.THREE_40].final(arm), 2)
         yield f"five_numbers_40.{name}_final", plain(levels[runs.FIVE_40].final(arm), 2)
+    five_40 = levels[runs.FIVE_40]
+    of_grpo = five_40.scores("grpo")
+    gains = [score - of_grpo[seed] for seed, score in five_40.scores("denoise").items()]
+    yield "five_numbers_40.farthest_below", plain(-min(gains), 3)
     yield "three_numbers_40.before", plain(levels[runs.THREE_40].before(), 2)
     yield "five_numbers_40.before", plain(levels[runs.FIVE_40].before(), 2)
     on_dialogue = [levels[label].row("denoise").gold for label in (runs.DIALOGUE_20, runs.DIALOGUE_40, runs.LESS_BIAS)]

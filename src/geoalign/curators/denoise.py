@@ -96,7 +96,7 @@ class Denoise(Curator[DenoiseConfig]):
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
     advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. They reach
-    from -29.9, where nothing speaks against a reward or nothing is known of it but that, to 29.9.
+    from -29.9, where nothing is known of a reward but itself, to 29.9.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
     `prompt_keys` and `trusted`. NaN rewards stay NaN.

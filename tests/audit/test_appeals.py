@@ -72,6 +72,14 @@ def test_a_check_of_all_rewards_is_not_said_to_be_of_some(tmp_path, run, budget,
         assert [rate.value for rate in verifier(summary).rates] == ["25.0%", "25.0%"]
 
 
+def test_a_second_verifier_that_judges_nothing_finds_nothing_right(tmp_path, run):
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    code = "import sys\nfor line in sys.stdin: print('{\"correct\": null}')"
+    summary = run(dump, curator="denoise", second_verifier=written(tmp_path / "judge.py", code), budget="3")
+    assert summary["appeals"]["rows"] == 0
+    assert second_verifier(summary).endswith("gave no verdict on the 3 responses it was asked about.")
+
+
 @pytest.mark.parametrize(("code", "got"), [
     ("input(); print('{\"correct\": true}')", "1 lines"),
     ("import sys; [print('yes') for _ in sys.stdin]", "'yes', which is no"),

@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_dump, write_lines
+from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verdicts, verl, write_dump, write_lines
 
 from geoalign.audit.words.reading import what_was_read
 from geoalign.dumps.layout import find_layout
@@ -41,6 +41,34 @@ def test_a_bad_row_is_refused_with_its_place_and_can_be_skipped(kind, tmp_path):
     assert skipped.reason.startswith("expected")
     assert "half" in kind or f"line {skipped.line}:" in message
     assert len(dump.frame) == GROUPS * SIZE - (SIZE if "pred_score" in rows[0] else 1)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["behind", "in front"])
+def test_the_reward_of_a_skipped_row_counts_in_no_file(tmp_path, run, order):
+    """Failed calls often have a reward of their own, such as -1. Of the rows that are left all rewards are verdicts."""
+    good = write_lines(tmp_path / "good.jsonl", verdicts())
+    bad = write_lines(tmp_path / "bad.jsonl", changed(verdicts(), 4, response=None, reward=-1.0))
+    files = (good, bad)
+    summary = run(*(files[place] for place in order), skip_bad=True, draw_checks=4)
+    assert summary["counts"]["skipped"] == 1
+    assert summary["checks"]["drawn"] == 4
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_field_may_hold_gold_answers_and_a_response_does_not(tmp_path, run, caplog, named):
+    """All responses to a prompt give one answer, in their text or in a field that the user calls the final answer."""
+    rows = [
+        {
+            "prompt": f"q{row // 4}",
+            "response": f"way {row} \\boxed{{{row // 4}}}",
+            "reward": row % 2,
+            "gold": str(row // 4),
+        }
+        for row in range(16)
+    ]
+    path = write_lines(tmp_path / "rollouts.jsonl", rows)
+    run(path, curator="denoise", fields=("final_answer=gold",) if named else ())
+    assert ("gold answers?" in caplog.text) == named
 
 
 def test_skipped_rows_are_counted_and_nothing_is_half_written(tmp_path, run):

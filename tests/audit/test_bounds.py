@@ -66,6 +66,11 @@ def test_an_interval_that_says_nothing_is_no_pass(interval):
     assert check_bounds({"verifier": verifier}, {"false_positive": 0.9}).exit_code == 4
 
 
+def test_a_bound_above_the_whole_interval_is_a_pass_though_the_interval_says_little():
+    verifier = {"rates": dict.fromkeys(RATES, rate(0.0, 0.78)), "doubt": None}
+    assert check_bounds({"verifier": verifier}, {"false_positive": 0.8}).exit_code == 0
+
+
 def test_a_bound_that_is_exceeded_comes_before_one_that_cannot_be_checked():
     rates = {"false_positive_rate": rate(0.0, 1.0), "false_negative_rate": rate(0.3, 0.5)}
     summary = {"verifier": {"rates": rates, "doubt": None}}

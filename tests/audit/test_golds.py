@@ -141,6 +141,23 @@ def test_rewards_that_are_no_verdicts_make_no_gold_answer_suspicious(run, tmp_pa
     assert summary["suspicious_golds"] is None
 
 
+@pytest.mark.parametrize("numbers", [(0.0, 1.0), (-1.0, 1.0), (0.0, 10.0)])
+def test_votes_count_what_another_verifier_accepts_whatever_its_numbers(run, tmp_path, numbers):
+    """It accepts two in seven copies of each proposed answer. Scores have no vote."""
+    rows = [{**row, "mine": numbers[place % 8 in (1, 2)], "score": place / 7} for place, row in enumerate(answered())]
+    path = write_lines(tmp_path / "rollouts.jsonl", rows)
+    run(path, fields=("verdict.mine=mine", "verdict.score=score"))
+    with (tmp_path / "out" / "golds.csv").open(encoding="utf-8-sig", newline="") as file:
+        votes = [row["votes"] for row in csv.DictReader(file)]
+    assert votes == ["reward 0/7; mine 2/7"] * 2
+
+
+def test_an_answer_that_is_accepted_as_often_as_refused_rivals_no_gold_answer():
+    table = judged(["aaaaaaab"] * 20 + ["aaaabbbc"], ["a"] * 20 + ["x"])
+    table.loc[table.index[-8:-6], "reward"] = 1.0
+    assert suspicions(table, each(["a"] * 20 + ["x"])).empty
+
+
 def test_a_problem_of_several_steps_counts_once(run, tmp_path):
     rows = [{**row, "step": step} for step in (1, 2) for row in answered()]
     found = run(write_lines(tmp_path / "rollouts.jsonl", rows), curator="denoise")["suspicious_golds"]

@@ -172,6 +172,16 @@ def test_the_noisy_component_is_that_of_a_curator_within():
     assert alone["false_positive_rate"] == chained["false_positive_rate"] == whole["false_positive_rate"]
 
 
+def test_the_rate_of_accepted_right_answers_has_the_interval_of_the_refused_ones():
+    metrics = (
+        Monitor(GRPO(), bounds={"true_positive_rate": (0.9, 1.0)}).curate(verdicts(0, wrong=0.1, missed=0.3)).metrics
+    )
+    low, value, high = with_ends(metrics, "false_negative_rate")
+    assert with_ends(metrics, "true_positive_rate") == (1 - high, 1 - value, 1 - low)
+    # Rates by the model are outside of a bound once they were so in a whole window.
+    assert metrics["alarms"] == 0
+
+
 def test_without_an_interval_that_can_be_told_nothing_is_outside():
     rollouts = verdicts(0, wrong=0.4)
     for untold in (Rollouts(rewards=rollouts.rewards, groups=rollouts.groups), verdicts(0, wrong=1.0, missed=-1.0)):

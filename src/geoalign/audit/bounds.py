@@ -53,7 +53,7 @@ def check_bounds(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> Bou
         if low > bound:
             exceeded.append(name)
             sentences.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
-        elif says_nothing(low, high):
+        elif high > bound and says_nothing(low, high):
             unknown.append(name)
             why = _why_unknown(summary["verifier"])
             sentences.append(f"{name}: whether it is above {bound:.1%} cannot be told. {why}")

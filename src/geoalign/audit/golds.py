@@ -15,7 +15,7 @@ from typing import Any
 import pandas
 
 from geoalign.answers import Equivalence, answers_by_class
-from geoalign.audit.several_verifiers.judged_rows import verdict_columns
+from geoalign.audit.several_verifiers.judged_rows import further_verdicts
 from geoalign.audit.two_verdicts import verdict_values
 from geoalign.dumps.field_names import IDS, PROBLEM_IDS
 from geoalign.noise.gold_answers import AnswerCounts, chance_of_wrong_gold
@@ -137,8 +137,9 @@ class GoldAnswers:
             "reward": accepted,
         })  # fmt: skip
         table["reward"] = table["reward"].mask(rows["reward"].isna())
-        for name, numbers in verdict_columns(rows).items():
-            table[name] = numbers
+        # Of other verifiers what they accept: their numbers may be others than 0 and 1, or scores, which say nothing.
+        for name, accepts in further_verdicts(rows).items():
+            table[str(name)] = accepts
         if rows["correct"].notna().any():
             table["correct"] = rows["correct"].astype(float)
         return table
@@ -205,8 +206,8 @@ def _answers_of_problems(
 
     Returns:
         `problem`, `answer`, `judged` (copies with a verdict), `is_gold`, `is_rival` (the most frequent answer to the
-        problem, if it is refused, has enough copies and is surely no gold answer) and `votes` (by verifier how many
-        copies it accepted and how many it judged).
+        problem, if it is mostly refused, has enough copies and is surely no gold answer) and `votes` (by verifier how
+        many copies it accepted and how many it judged).
     """
     verifiers = [str(name) for name in table.columns if name not in ("problem", "answer")]
     given = table[table["answer"].notna() & table["reward"].notna()]
@@ -218,7 +219,9 @@ def _answers_of_problems(
     answers["votes"] = pandas.Series(votes, dtype=object)
     of_problem = [golds[problem] for problem in answers["problem"]]
     is_gold = pandas.Series(_are_equal(answers["answer"].tolist(), of_problem), index=answers.index, dtype=bool)
-    is_accepted = by_answer["reward", "sum"].reset_index(drop=True) > answers["judged"] / 2
+    rewarded = by_answer["reward", "sum"].reset_index(drop=True)
+    is_accepted = 2 * rewarded > answers["judged"]
+    is_refused = 2 * rewarded < answers["judged"]
     has_gold = is_gold.groupby(answers["problem"]).transform("any")
     is_gold |= is_accepted & ~has_gold
     most_frequent = answers.sort_values("judged", ascending=False, kind="stable").drop_duplicates("problem").index
@@ -233,7 +236,7 @@ def _answers_of_problems(
                 # It may be the gold answer.
                 rivals = rivals.drop(rival, errors="ignore")
     answers["is_gold"] = is_gold
-    answers["is_rival"] = answers.index.isin(rivals) & ~is_gold & ~is_accepted
+    answers["is_rival"] = answers.index.isin(rivals) & ~is_gold & is_refused
     return answers
 
 

@@ -256,7 +256,7 @@ class Audit:
         """
         given = first.frame["reward"].tolist()
         for source in others:
-            given.extend(read_rewards(source.path, source.layout))
+            given.extend(self._rewards_of(source))
         self._rounded = rounded_verdicts(given)
         rewards = [self._rounded.get(reward, reward) for reward in given]
         self._checks.begin(rewards)
@@ -269,6 +269,13 @@ class Audit:
             rewards=rewards,
         )
 
+    def _rewards_of(self, source: Input) -> list[float]:
+        """The rewards of a file that is read later, of the rows that will then be left."""
+        if not self._request.skip_bad:
+            return read_rewards(source.path, source.layout)
+        rewards: list[float] = read_dump(source.path, source.layout, skip_bad=True).frame["reward"].tolist()
+        return rewards
+
     def _first_with_these_rollouts(self, dump: Dump) -> Path:
         """The first dump of this call with the same rollouts and rewards, of a format whose writer repeats itself."""
         if not dump.layout.format.repeats:
@@ -279,6 +286,7 @@ class Audit:
     def _curated(self, source: Input, dump: Dump, curator: StepCurator) -> pandas.DataFrame:
         """The rollouts of a file with what was decided, curated step by step in the order in which steps appear."""
         self._check_file(source, dump)
+        self._session.has_field_of_answers |= "final_answer" in dump.layout.fields
         states = self._states.of(source, dump)
         self._equal.renew()
         with self._console.status("Comparing answers"):
@@ -427,7 +435,17 @@ class Audit:
 
 
 class _AuditSession(CurationSession):
-    """A session that leaves it to the audit's finding why `denoise` could judge nothing."""
+    """A session that leaves it to the audit's finding why `denoise` could judge nothing.
+
+    Attributes:
+        has_field_of_answers: whether a field of a file gave the responses' answers, which may be gold answers then.
+    """
+
+    has_field_of_answers = False
+
+    def _say_answers_look_gold(self) -> None:
+        if self.has_field_of_answers:
+            super()._say_answers_look_gold()
 
     def _say_idle(self, why: str) -> None:
         if not isinstance(self.curator, Denoise):

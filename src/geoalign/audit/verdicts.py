@@ -179,6 +179,9 @@ def _claim_by_model(model: Interval, bound: Bounds) -> dict[str, Any]:
 
 
 def _claim_by_bounds(estimate: float, bound: Bounds) -> dict[str, Any]:
+    """Without any row of the class there is no rate to estimate, either."""
+    if math.isnan(bound.low):
+        estimate = math.nan
     return _claim(estimate, bound.low, bound.high, by="bounds")
 
 

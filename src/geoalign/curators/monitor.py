@@ -32,6 +32,8 @@ from geoalign.text import quote
 from geoalign.types import Curation, Rollouts
 
 _LOG = logging.getLogger(__name__)
+# The metrics by the model of the verdicts, whose intervals are of the last `window` batches.
+_MODELLED = ("true_positive_rate", *RATES)
 _NO_SUCH_METRIC = (
     "monitor.bounds: in %s batches there was no metric %s, so its bound has raised no alarm%s: all names are in "
     "docs/metrics.md"
@@ -165,12 +167,13 @@ class Monitor(Holder[MonitorConfig]):
         recent = joined_batches(self._past, 1.0)
         values = two_values(recent.rewards[recent.scored])
         if values is None:
-            return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
+            return {f"{name}_{end}": math.nan for name in _MODELLED for end in ("low", "high")}
         accepted = recent.rewards > sum(values) / 2
         verdict = accepted.double().masked_fill(~recent.scored, torch.nan)
         rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared")
         _, false_negative, _ = rates.intervals
-        metrics = {"true_positive_rate": 1 - false_negative.estimate}
+        true_positive = Interval(1 - false_negative.estimate, 1 - false_negative.high, 1 - false_negative.low)
+        metrics = true_positive.as_metrics("true_positive_rate")
         for name, rate in zip(RATES, rates.intervals, strict=True):
             metrics |= rate.as_metrics(name)
         if self.answer_reading == "exclusive":
@@ -202,7 +205,7 @@ class Monitor(Holder[MonitorConfig]):
             b_low = metrics[f"{name}_low"]
             b_high = metrics.get(f"{name}_high", math.nan)
             # The inner curator may pool more batches than this one.
-            window = self.config.window if name in RATES else self.pooled_batches
+            window = self.config.window if name in _MODELLED else self.pooled_batches
             if self._batches < window or math.isnan(b + b_low + b_high):
                 continue
             batch, a, a_low, a_high = self._first.setdefault(name, [self._batches, b, b_low, b_high])
@@ -225,7 +228,7 @@ class Monitor(Holder[MonitorConfig]):
             high = metrics.get(f"{name}_high", value)
             is_outside = low > greatest or high < least
             self._outside_for[name] = self._outside_for.get(name, 0) + 1 if is_outside else 0
-            is_modelled = name.removesuffix("_drift") in RATES
+            is_modelled = name.removesuffix("_drift") in _MODELLED
             patience = self.config.window if is_modelled else 1
             if name not in self._outside and self._outside_for[name] >= patience:
                 self._outside.append(name)

@@ -109,10 +109,13 @@ class CurationSession:
     def _warn_if_idle(self, rollouts: Rollouts, curation: Curation) -> None:
         """Logs why the curator could not act on the first batch with rewards, and what to do, if there is a reason."""
         if "answers" in self.curator.reads and _look_gold(rollouts):
-            _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
+            self._say_answers_look_gold()
         why = why_idle(self.curator, rollouts, curation, self.remedies)
         if why is not None:
             self._say_idle(why)
+
+    def _say_answers_look_gold(self) -> None:
+        _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
 
     def _say_idle(self, why: str) -> None:
         _LOG.warning("%s could not act on the first batch: %s", self.name, why)

@@ -96,6 +96,10 @@ def second_verifier(summary: Summary) -> str:
     asked = summary["appeals"]
     if asked is None:
         return ""
+    if not asked["rows"]:
+        return (
+            f"{asked['verifier']} gave no verdict on the {counted(asked['unanswered'], 'response')} it was asked about."
+        )
     said = f"{asked['verifier']} checked {counted(asked['rows'], 'reward')}: {_overturned(asked)}."
     if asked["unanswered"]:
         said += f" It had no verdict on {asked['unanswered']:,}."

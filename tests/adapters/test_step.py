@@ -19,6 +19,7 @@ from geoalign.adapters.decision import (
     make_session,
     metrics_to_log,
     named_components,
+    named_fields,
     prefixed_metrics,
     summed_components,
 )
@@ -89,10 +90,30 @@ def test_what_went_wrong_is_logged_where_it_did():
     rewards = torch.rand(64, generator=torch.Generator().manual_seed(1)).round()
     rewards[3] = NAN
     decision = decided(GeoAlign(projector=None, min_scores=128), rewards=rewards)
-    found = metrics_to_log({**decision.metrics, "member_2/gate_closed": 1.0, "rows_without_answer": 0.0}, GeoAlign())
+    metrics = {**decision.metrics, "member_2/gate_closed": 1.0, "rows_without_answer": 0.0}
+    found = metrics_to_log(metrics, GeoAlign())
     wrong = {"unscored_rows": 1.0, "too_few_scores": 1.0, "member_2/gate_closed": 1.0}
     assert {name: found.get(f"geoalign/{name}") for name in wrong} == wrong
     assert "geoalign/rows_without_answer" not in found
+    # Where an engine averages over the batches that have a metric, those in which nothing went wrong count.
+    with_zeros = metrics_to_log(metrics, GeoAlign(), zeros=True)
+    assert with_zeros["geoalign/rows_without_answer"] == with_zeros["geoalign/gate_closed"] == 0
+    assert with_zeros.items() > found.items()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([torch.tensor(1.0), None, torch.tensor(0.0)], [1.0, NAN, 0.0]),
+        ([[1.0, 2.0], None, [0.0, 3.0]], [[1.0, 2.0], [NAN, NAN], [0.0, 3.0]]),
+    ],
+)
+def test_a_field_that_a_row_without_a_reward_lacks_is_nan_there(values, expected):
+    """Also where a number is a tensor without a dimension."""
+    rows = [{} if value is None else {"truth": value} for value in values]
+    rewards = torch.tensor([1.0, NAN, 0.0])
+    found = named_fields({"true_rewards": "truth"}, rows, rewards, setting="rollout_fields", source="the row")
+    torch.testing.assert_close(found["true_rewards"], torch.tensor(expected), equal_nan=True)
 
 
 def test_shares_of_what_looks_wrong_and_of_what_was_changed():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -96,17 +96,20 @@ def is_alarm(name: str) -> bool:
     return name.rpartition("/")[2] in ALARMS
 
 
-def metrics_to_log(metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline") -> dict[str, float]:
+def metrics_to_log(
+    metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline", *, zeros: bool = False
+) -> dict[str, float]:
     """The metrics that an engine logs, by `prefixed_metrics`.
 
-    With "headline" these are five, the same in every batch, and each alarm that is not 0; with "all" they are all.
+    With "headline" these are five, the same in every batch, and each alarm that is not 0, or with `zeros` each alarm;
+    with "all" they are all.
     """
     if which == "all":
         return prefixed_metrics(metrics)
     names = dict.fromkeys([*_FIRST, *_headline(curator), *_LAST])
     shown = [*names][:_SHOWN]
     return prefixed_metrics({
-        name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and value != 0)
+        name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and (zeros or value != 0))
     })  # fmt: skip
 
 
@@ -263,10 +266,15 @@ def named_fields(
             fields[field] = as_answers(values)
         else:
             like = next((value for value in values if value is not None), math.nan)
-            blank = [math.nan] * len(like) if hasattr(like, "__len__") and not isinstance(like, str) else None
+            blank = [math.nan] * len(like) if isinstance(like, Sized) and not _is_single(like) else None
             values = [blank if value is None else value for value in values]
             fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
     return fields
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value with a length is one all the same: a text, or a tensor or an array of no dimension."""
+    return isinstance(value, str) or getattr(value, "ndim", 1) == 0
 
 
 def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Mapping[str, Any], bool]]:

@@ -152,3 +152,4 @@ def test_math_verify_is_refused_where_samples_have_no_label():
         SlimeRun(arguments(section))
     SlimeRun(arguments(section, label_key="answer"))
     SlimeRun(arguments({**section, "data_source": "mine.Source"}))  # which may set labels
+    SlimeRun(arguments({**section, "rollout_fields": {"gold_answers": "truth"}}))  # an entry of the metadata

@@ -111,7 +111,10 @@ def check_session(
     given = {*fields, "components"}  # the rewards of the trainer's functions
     if second_verifier is not None:
         given.add("second_rewards")
-        if not callable(fields.get(GOLD_ANSWERS)):
+        named = fields.get(GOLD_ANSWERS)
+        # A function of the user's, or for a name of theirs the rollout function, brings them later.
+        may_come_later = callable(named) or (named is not None and getattr(trainer, "rollout_func", None) is not None)
+        if not may_come_later:
             second_verifier.check_gold(trainer.train_dataset)
     check_can_run(session, given, how="rollout_fields with {need}=<column or callable>")
     session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))

@@ -61,7 +61,8 @@ class CuratedEstimator:
         self._role: str | None = None
         curator = self.session.curator
         states = "hidden" in curator.requires
-        refuse({f"{self.session.name} requires hidden states, which rLLM does not return": states})
+        without = "take a curator without, such as {'type': 'denoise', 'geometry': 'none'}"
+        refuse({f"{self.session.name} requires hidden states, which rLLM does not return; {without}": states})
         self._check_rows(replaces="rows" in (curator.acts_on or ()), drops=curator.drops_rows)
         path = self.settings.state_file
         if path is not None and Path(path).is_file():

@@ -46,6 +46,10 @@ _Base: Any = object
 DROPPING_LOSSES = ("regular", "dual_clip", "gspo", "sapo", "cispo", "rollout_is", "dppo")
 # In the columns of the data set beside the prompt.
 GOLD = ("reward_spec.ground_truth", "reward_model.ground_truth")
+_FILLED_UP = (
+    "a batch that SkyRL filled up with copies of rows: choose trainer.train_batch_size so that its rows, times "
+    "generator.n_samples_per_prompt, are a multiple of the data-parallel size"
+)
 NOTES = "geoalign_notes"  # in the metadata of a batch, from one hook to the other
 
 
@@ -70,7 +74,9 @@ class CuratedRayPPO(_Base):
         if self._second_verifier is not None:
             missing = "geoalign.second_verifier: it reads prompts from the training data set, and there is none"
             refuse({missing: self.train_dataset is None})
-            self._second_verifier.check_gold(DatasetRows(self.train_dataset))
+            # Of a name of the user's own the environment may bring the gold answers.
+            if GOLD_ANSWERS not in self._geoalign.rollout_fields:
+                self._second_verifier.check_gold(DatasetRows(self.train_dataset))
 
     def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> Any:
         """SkyRL's batch, with notes of its rows."""
@@ -106,7 +112,7 @@ class CuratedRayPPO(_Base):
     def _read(self, data: Any, stop_reasons: Any = None, env_metrics: Any = None) -> Rollouts:
         """The rows as a curator reads them, rewards summed over the tokens as by SkyRL's GRPO; trajectories without a
         token in the loss, or that a limit stopped, are no donors."""
-        refuse({"a batch that SkyRL filled up: never run with the adapter": data.metadata.get("pad_size", 0) > 0})
+        refuse({_FILLED_UP: data.metadata.get("pad_size", 0) > 0})
         own, lengths, uids = data["loss_mask"] > 0, data["response_mask"].sum(-1).long(), data.metadata["uids"]
         rewards, size = data["rewards"].float().sum(-1), len(uids)
         groups, curator, rows = group_numbers(uids), self._session.curator, env_metrics or [None] * size
@@ -234,7 +240,7 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession, SecondVerifi
             f"{session.name} requires hidden states, which SkyRL's workers do not return; take a curator without, such "
             "as geoalign.curator.type=denoise geoalign.curator.geometry=none": "hidden" in session.curator.requires,
             f"trainer.algorithm.advantage_estimator={estimator}: curated batches are carried out under grpo only; set "
-            "it to grpo (grpo_norm_by_std may be either)": estimator != "grpo",
+            "it to grpo": estimator != "grpo",
             "trainer.algorithm.use_kl_in_reward=true: curated rewards have no KL term; set it to false "
             "(use_kl_loss=true instead)": algorithm.use_kl_in_reward,
             "trainer.algorithm.advantage_batch_normalize=true: it would shift the advantages of all rows, those "
@@ -257,7 +263,9 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession, SecondVerifi
     check_drops(algorithm, session.name, drops=session.curator.drops_rows)
 
     def larger_batch(factor: float) -> str:
-        return f"raise trainer.train_batch_size to {math.ceil(trainer.train_batch_size * factor)}"
+        size = math.ceil(trainer.train_batch_size * factor)
+        together = ", and trainer.policy_mini_batch_size with it" if trainer.fully_async.enabled else ""
+        return f"raise trainer.train_batch_size to {size}{together}"
 
     session.remedies = replace(session.remedies, enlarge=larger_batch)
     return settings, session, verifier_of_settings(settings, session, gold=GOLD, path=SECTION)

@@ -16,7 +16,7 @@ import torch
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.decision import decide, final_advantages, make_session, metrics_to_log, refuse
 from geoalign.adapters.second_verifier import verifier_of_settings
-from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
+from geoalign.adapters.settings import GOLD_ANSWERS, SECTION, SlimeSettings, read_section
 from geoalign.adapters.slime.samples import (
     assign_samples,
     group_ids,
@@ -52,7 +52,8 @@ class SlimeRun:
         self.session = make_session(self.settings, how=how)
         self.session.remedies = replace(self.session.remedies, enlarge=self._larger_batch)
         self._second_verifier = verifier_of_settings(self.settings, self.session, gold=("label",), path=SECTION)
-        if self._second_verifier is not None and self.settings.data_source is None and args.label_key is None:
+        reads_labels = self.settings.data_source is None and GOLD_ANSWERS not in self.settings.rollout_fields
+        if self._second_verifier is not None and reads_labels and args.label_key is None:
             # Without --label-key no sample has a label.
             self._second_verifier.check_gold([{}])
         check_drops(args, self.session.name, drops=self.session.curator.drops_rows)

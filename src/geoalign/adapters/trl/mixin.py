@@ -65,7 +65,7 @@ class GeoAlignMixin(CuratedTrainer):
             "module:name", a command, the address of an endpoint, or a reward function in TRL's form. Its failures leave
             rows as they are, and never end the training.
         second_verifier_endpoint: for an address: `model`, `max_tokens` and what else `geoalign judge` takes.
-        second_verifier_seconds: the time for the questions of one batch.
+        second_verifier_seconds: the time for the questions of one call, of which a batch may need several.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with

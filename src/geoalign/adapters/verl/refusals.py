@@ -30,9 +30,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             "algorithm.rollout_correction.bypass_mode=true: verl then makes no forward pass for the old "
             "log-probabilities, from which the hidden states come; set it to false": bypassed,
             f"algorithm.adv_estimator={algorithm['adv_estimator']}: curated batches are carried out under grpo only; "
-            "set algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)": (
-                algorithm["adv_estimator"] != "grpo"
-            ),
+            "set algorithm.adv_estimator=grpo": (algorithm["adv_estimator"] != "grpo"),
             "algorithm.use_kl_in_reward=true: curated rewards have no KL term; set it to false "
             "(actor_rollout_ref.actor.use_kl_loss=true instead)": algorithm["use_kl_in_reward"],
             "distillation.enabled=true: never run with the adapter; set it to false": (

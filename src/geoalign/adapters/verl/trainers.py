@@ -22,6 +22,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.decision import Decision, decide, metrics_to_log
 from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import GOLD_ANSWERS
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import read_rollouts, rows_for_dump, sessions_of, texts_of_answers
 from geoalign.adapters.verl.check import checked_session
@@ -68,6 +69,10 @@ class CuratedSteps(_Base):
 
     def _larger_batch(self, factor: float) -> str:
         """The settings that make batches larger by this factor."""
+        if self.base_mode == "separate_async":
+            # Each mini-batch is curated by itself, and verl wants a whole number of them in a batch.
+            size = math.ceil(self.config.actor_rollout_ref.actor.ppo_mini_batch_size * factor)
+            return f"raise actor_rollout_ref.actor.ppo_mini_batch_size to {size}, and data.train_batch_size with it"
         return f"raise data.train_batch_size to {math.ceil(self.config.data.train_batch_size * factor)}"
 
     def _setup(self) -> None:
@@ -76,7 +81,9 @@ class CuratedSteps(_Base):
         super()._setup()
         if self._second_verifier is not None:
             check_tokenizer(self.tokenizer)
-            self._second_verifier.check_gold(self.train_dataset)
+            # Of a name of the user's own the reward function may bring the gold answers.
+            if GOLD_ANSWERS not in self._geoalign.rollout_fields:
+                self._second_verifier.check_gold(self.train_dataset)
         if "hidden" in self._session.curator.requires:
             check_engines(engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy))
 
@@ -108,7 +115,9 @@ class CuratedSteps(_Base):
         found = {**decision.metrics, "wait_seconds": waited}
         if self._without_answer is not None:
             found["rows_without_answer"] = float(self._without_answer)
-        metrics.update(metrics_to_log(found, self._session.curator, self._geoalign.log_metrics))
+        # verl averages a metric over those mini-batches that have it: an alarm of 0 counts as well.
+        zeros = self.base_mode == "separate_async"
+        metrics.update(metrics_to_log(found, self._session.curator, self._geoalign.log_metrics, zeros=zeros))
         if self.config.trainer.get("rollout_data_dir"):
             keys = [[queue.keys[row] for row in session] for session in sessions]
             answers = texts_of_answers(queue, sessions, self._geoalign.rollout_fields)

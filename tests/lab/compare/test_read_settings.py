@@ -134,6 +134,14 @@ def test_an_arm_may_build_on_one_above_it(tmp_path: Path) -> None:
         load_compare_config(written(tmp_path, text.replace("base: geoalign", "base: gone")))
 
 
+@pytest.mark.parametrize("chosen", [["grpo", "drop"], ["drop", "grpo", "geoalign"]])
+def test_a_chosen_arm_may_build_on_one_that_is_not_chosen_or_is_named_later(tmp_path: Path, chosen: list[str]) -> None:
+    text = TWO_ARMS + "  drop: {base: geoalign, curator: {strategy: drop}}\n"
+    config = load_compare_config(written(tmp_path, text), arms=chosen).config
+    assert list(config.arms) == chosen
+    assert config.arms["drop"]["curator"] == {"type": "geoalign", "alpha": 0.1, "strategy": "drop"}
+
+
 def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("seed: 7\ngrpo:\n  max_steps: 12\n", encoding="utf-8")
     config = load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS), ["run.grpo.max_steps=14"]).config

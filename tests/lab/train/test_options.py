@@ -31,6 +31,23 @@ def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
         assert not options.bf16
 
 
+@pytest.mark.parametrize("section", ["sft", "reward_model", "gold_model"])
+def test_epochs_say_how_long_a_stage_is_and_not_our_default(section: str) -> None:
+    options = trainer_options(section, {"num_train_epochs": 3}, seed=3, folder=FOLDER)
+    assert (options.num_train_epochs, options.max_steps) == (3, -1)
+    both = trainer_options(section, {"num_train_epochs": 3, "max_steps": 9}, seed=3, folder=FOLDER)
+    assert both.max_steps == 9
+
+
+@pytest.mark.parametrize("section", ["sft", "grpo"])
+def test_activations_are_recomputed_by_the_older_name_of_the_option_too(section: str) -> None:
+    options = trainer_options(section, {"gradient_checkpointing": True}, seed=3, folder=FOLDER)
+    names = ("activation_checkpointing", "gradient_checkpointing")
+    assert any(getattr(options, name, False) for name in names)
+    unset = trainer_options(section, {}, seed=3, folder=FOLDER)
+    assert not any(getattr(unset, name, False) for name in names)
+
+
 @pytest.mark.parametrize(
     ("values", "error"),
     [

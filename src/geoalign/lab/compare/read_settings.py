@@ -40,11 +40,13 @@ def load_compare_config(
     if path is not None:
         data, where = _read(path)
     given = data.get("arms") or {}
-    if arms is not None and isinstance(given, dict):
-        data["arms"] = {**dict.fromkeys(arms), **given}
-    if isinstance(data.get("arms"), dict):
-        # Written out first, so that an override changes the arm and does not replace it.
-        data["arms"] = _written_out(data["arms"], Locations(where))
+    if isinstance(given, dict) and (given or arms):
+        # Written out first, so that an override changes the arm and does not replace it. All of them, in the order of
+        # the file: an arm that is chosen may be based on one that is not.
+        chosen = arms or ()
+        named_here_alone = dict.fromkeys(name for name in chosen if name not in given)
+        written = _written_out({**given, **named_here_alone}, Locations(where))
+        data["arms"] = {name: written[name] for name in dict.fromkeys((*chosen, *written))}
     for override in overrides:
         override_setting(data, where, override, default_types=DEFAULT_TYPES)
     locations = Locations(where)

@@ -144,13 +144,25 @@ def trainer_options(section: str, values: Options, *, seed: int, folder: Path, b
         bf16: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
     """
     check_options(section, values)
+    values = _by_new_names(values)
     _, project_defaults = _SECTIONS[section]
     defaults = {**project_defaults, **_device_defaults(bf16), "seed": seed, "output_dir": str(folder)}
+    if "num_train_epochs" in values and "max_steps" not in values:
+        # The epochs say how many updates there are, and not our default.
+        defaults["max_steps"] = -1
     if section == "grpo":
         return _grpo_options(defaults, values)
     options = _construct(section, {**defaults, "data_seed": seed, **values})
     _check_save_steps(section, options, unit=1)
     return options
+
+
+def _by_new_names(values: Options) -> Options:
+    """The options by names that this version of transformers reads: it heeds an old name only without the new one."""
+    if "gradient_checkpointing" not in values or _CHECKPOINTING in values:
+        return values
+    others = {name: value for name, value in values.items() if name != "gradient_checkpointing"}
+    return {**others, _CHECKPOINTING: values["gradient_checkpointing"]}
 
 
 def _grpo_options(defaults: dict[str, Any], values: Options) -> Any:
@@ -161,8 +173,6 @@ def _grpo_options(defaults: dict[str, Any], values: Options) -> Any:
     """
     if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
         del defaults["steps_per_generation"]
-    if "num_train_epochs" in values and "max_steps" not in values:
-        defaults["max_steps"] = -1
     options = _construct("grpo", {**defaults, "save_steps": 1, **values})
     if options.logging_steps != 1:
         # TRL writes the mean over the updates between two lines: their number, and so every sum, would be lost.

@@ -87,5 +87,6 @@ def test_trusted_rows_keep_their_reward_behind_it():
         trusted=torch.tensor([True, False, True, False]),
     )
     assert vote.curate(batch).rewards.tolist() == [1, 1, 0, 0]
+    # Denoise reads what is trusted: "a" is wrong, and so is its other row.
     chain = Chain([vote, Denoise(geometry="none")])
-    assert chain.curate(batch).rewards[batch.trusted].tolist() == [0, 1]
+    assert chain.curate(batch).rewards.tolist() == [0, 0, 1, 0]

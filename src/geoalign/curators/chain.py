@@ -101,7 +101,7 @@ class Chain(Curator[ChainConfig]):
             in_place = whole.details is None and torch.equal(whole.source, original)
             whole = Curation(
                 source=whole.source[own.source],
-                rewards=_rewards_after(current, own, whole.rewards),
+                rewards=_rewards_after(current, member, own, whole.rewards),
                 weights=whole.weights[own.source] * own.weights.to(whole.weights),
                 advantages=advantages,
                 scores=scores,
@@ -128,15 +128,20 @@ class Chain(Curator[ChainConfig]):
         self._warned = True
 
 
-def _rewards_after(current: Rollouts, own: Curation, earlier: Float[Tensor, " b"]) -> Float[Tensor, " c"]:
+def _rewards_after(
+    current: Rollouts, member: Curator[Any], own: Curation, earlier: Float[Tensor, " b"]
+) -> Float[Tensor, " c"]:
     """The rewards in force after a member: its own where it changed them, else the earlier ones of the rows it kept.
 
-    A member sees a reward that is known to be true as it came, so what an earlier one made of it is kept aside.
+    A member sees a reward that is known to be true as it came, whatever an earlier one made of it. One that reads
+    `trusted` decides on such rewards, also where it leaves them as they came.
     """
     kept = earlier[own.source]
+    shown = current.rewards[own.source].to(own.rewards)
+    if "trusted" in member.reads and current.trusted is not None:
+        kept = torch.where(current.trusted[own.source], shown.to(kept), kept)
     if _keeps_rewards(current, own):
         return kept
-    shown = current.rewards[own.source].to(own.rewards)
     is_kept = (own.rewards == shown) | (own.rewards.isnan() & shown.isnan())
     return torch.where(is_kept, kept.to(own.rewards), own.rewards)
 

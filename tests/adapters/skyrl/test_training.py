@@ -247,8 +247,11 @@ def test_skyrls_own_data_set_has_the_row_of_each_uid(tmp_path):
 
 
 def test_math_verify_is_refused_without_gold_answers(tmp_path, monkeypatch):
+    """In the data set. Under a name of the user's own the environment's `get_metrics` may bring them."""
     # As where it is installed.
     monkeypatch.setitem(sys.modules, "math_verify", MagicMock(__spec__=object()))
-    with pytest.raises(ConfigError, match=r"expected one in truth, got none; set geoalign\.rollout_fields\.gold"):
-        trainer_of(tmp_path, {**settings_with("math_verify"), "rollout_fields": {"gold_answers": "truth"}})
     trainer_of(tmp_path, settings_with("math_verify"))
+    trainer_of(tmp_path, {**settings_with("math_verify"), "rollout_fields": {"gold_answers": "truth"}})
+    monkeypatch.setattr("geoalign.adapters.skyrl.trainers.GOLD", ("gone",))
+    with pytest.raises(ConfigError, match=r"expected one in gone, got none; set geoalign\.rollout_fields\.gold"):
+        trainer_of(tmp_path, settings_with("math_verify"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.overrides import TorchFunctionMode
 
 from geoalign.testing.trial import BrokenPromiseError, Trial, curate, equal, expect, expect_same, promise
@@ -90,12 +90,13 @@ class _Watching(TorchFunctionMode):
 
 @promise("it leaves global random states and the settings of the process alone, at every moment of a call")
 def the_process_stays_as_it_is(trial: Trial) -> None:
-    """Another thread may draw, or compute, meanwhile. Without a generator a curator is most tempted to."""
+    """Another thread may draw, or compute, meanwhile."""
     rollouts = trial.batch(groups=4, size=4)
-    of_numpy = _numpys_random_state()
-    with _Watching():
-        trial.new().curate(rollouts, generator=None)
-    expect(_numpys_random_state() == of_numpy, "numpy's global random state is another after the call")
+    for generator in (Generator().manual_seed(0), None):
+        of_numpy = _numpys_random_state()
+        with _Watching():
+            trial.new().curate(rollouts, generator=generator)
+        expect(_numpys_random_state() == of_numpy, "numpy's global random state is another after the call")
 
 
 @promise("the same rollouts and a generator of the same seed give the same curation, in every bit")

@@ -39,6 +39,8 @@ REMEMBERED = 22
 _PENALTY = 0.3
 # Level at which a batch contradicts the fit.
 _CONTRADICTED = 0.999
+# Probabilities nearer to 0 or 1 are not told apart, so that log-odds reach from -29.9 to 29.9.
+_LEAST_PROBABILITY = 1e-13
 # Metrics that rest on the model's rates.
 _RATE_METRICS = ("true_positive_rate", "false_positive_rate", "informedness", "wrong_share", "recovered")
 _NOT_IDENTIFIED = (
@@ -405,7 +407,7 @@ def _curation(
     """The curation that the posterior gives, in input order."""
     on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
     back = in_input_order(on_cpu, rollouts.rewards.device)
-    log_odds_wrong = torch.logit(posterior.wrong, eps=1e-13)
+    log_odds_wrong = torch.logit(posterior.wrong, eps=_LEAST_PROBABILITY)
     anomalous = (log_odds_wrong > 0) & rows.scored
     open_rows = rows.scored & ~rows.trusted
     change = (posterior.rewards - rows.rewards)[open_rows]

@@ -16,8 +16,6 @@ from torch import Tensor
 
 # Level of the intervals of error rates and of the errors' correlation.
 LEVEL = 0.95
-# Bound of log-odds.
-LOG_ODDS_LIMIT = 30.0
 # Least value of a divisor.
 SMALLEST = 1e-30
 # Rounds of EM.

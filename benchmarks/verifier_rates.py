@@ -275,6 +275,16 @@ def wrong_gold(policy: Policy, rng: np.random.Generator) -> np.ndarray:
     return np.where(bad, policy.answer == 1, policy.right) ^ (rng.random(len(bad)) < rng.uniform(0, 0.15))
 
 
+def coin(better_by: float) -> Made:
+    """Right answers are accepted more often than wrong ones by so much, and wrong ones at a rate of 20% or more."""
+
+    def judged(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+        positive = rng.uniform(0.2, 0.8 - better_by)
+        return rng.random(len(policy.right)) < np.where(policy.right, positive + better_by, positive)
+
+    return judged
+
+
 # Name, whether the policy's majority is mostly wrong, and how verdicts are made.
 MADE: dict[str, tuple[bool, Made]] = {
     "every verdict errs alone": (False, flips),
@@ -287,6 +297,8 @@ MADE: dict[str, tuple[bool, Made]] = {
     "strict prompts": (False, strict_prompts),
     "lenient prompts": (False, lenient_prompts),
     "wrong gold answers": (False, wrong_gold),
+    "a coin": (False, coin(0.0)),
+    "hardly better than a coin": (False, coin(0.1)),
 }
 
 

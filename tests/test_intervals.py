@@ -25,6 +25,8 @@ def mean(*values):
         # Four such groups: variance 4/3 * 4 / 256 = 1/48, error 0.144338; t with 3 degrees 3.182446: reach 0.459347.
         (clustered([3, 1, 3, 1], [4] * 4), (0.5, 0.040653, 0.959347)),
         (clustered([2], [4]), (0.5, 0.0, 1.0)),
+        # Two groups without any spread: Wilson's of 2 of 2, whose lower end is 2 / (2 + z^2) with z = 1.959964.
+        (clustered([4, 4], [4, 4]), (1.0, 0.342380, 1.0)),
         (clustered([], []), (NAN, NAN, NAN)),
         # 1, 2, 3: sd 1, error 0.57735, t with 2 degrees 4.302653: reach 2.484138.
         (mean(1, 2, 3, NAN), (2, -0.484138, 4.484138)),

@@ -157,6 +157,8 @@ def test_average_precision_by_hand(scores, marked, expected):
         (share_interval([1, 1, 1], [1, -1, 0.9]), (1 / 0.3, NAN, NAN)),
         (share_interval([1, 2], [3, 3]), (0.5, NAN, NAN)),
         (share_interval([], []), (NAN, NAN, NAN)),
+        # A pair with a NaN is left out.
+        (share_interval([1, NAN, 2, 3], [10, 5, 10, 10]), (0.2, -0.048414, 0.448414)),
     ],
 )
 def test_intervals_by_hand(interval, expected):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ def clustered_proportion(
     G / (G - 1) * sum (right_g - p total_g)^2 / (sum total)^2, with Student's t on G - 1 degrees of freedom; the bounds
     are cut to [0, 1]. One group gives bounds of 0 and 1, none gives NaN.
 
+    Where every group has the same share (all right, all wrong, or half of each), there is no spread to judge by, and
+    this interval would have no width. Wilson's stands in its place, as if each group had one case: 30 problems that are
+    all wrong give 0 to 0.114, however many responses each has. It errs on the wide side.
+
     Args:
         right: [G] right cases of each group.
         total: [G] cases of each group, positive.
@@ -53,10 +58,37 @@ def clustered_proportion(
     estimate = float(np.sum(right)) / cases
     if groups == 1:
         return Interval(estimate, 0.0, 1.0)
+    if same_shares(np.asarray(right), np.asarray(total)):
+        return wilson_interval(estimate * groups, groups, level=level)
     residual = np.asarray(right) - estimate * np.asarray(total)
     error = float(np.sqrt(groups / (groups - 1) * np.sum(residual**2))) / cases
     reach = t_quantile(level, groups - 1) * error
     return Interval(estimate, max(0.0, estimate - reach), min(1.0, estimate + reach))
+
+
+def same_shares(right: Float[np.ndarray, " g"], total: Float[np.ndarray, " g"]) -> bool:
+    """Whether the share of right cases is the same in every group."""
+    return bool(np.all(right * total[0] == right[0] * total))
+
+
+def wilson_interval(successes: float, trials: int, *, level: float = 0.95) -> Interval:
+    """Wilson's score interval (1927); all NaN without trials.
+
+    With p = successes / n and z the normal quantile of (1 + level) / 2: (2 n p + z^2 +- z sqrt(4 n p (1 - p) + z^2)) /
+    (2 (n + z^2)).
+
+    For trials that come in groups (several answers to one problem) it is too narrow: see `clustered_proportion`.
+    """
+    if trials == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    estimate = successes / trials
+    z = float(ndtri((1 + level) / 2))
+    centre = 2 * trials * estimate + z**2
+    reach = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2)
+    twice = 2 * (trials + z**2)
+    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
+    low = max(0.0, min((centre - reach) / twice, estimate))
+    return Interval(estimate, low, max((centre + reach) / twice, estimate))
 
 
 def mean_interval(values: Float[np.ndarray, " n"], *, level: float = 0.95) -> Interval:

@@ -11,13 +11,14 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtr
+from scipy.special import stdtr
 
 from geoalign.errors import InputError
 from geoalign.intervals import Interval as Interval
 from geoalign.intervals import clustered_proportion as clustered_proportion
 from geoalign.intervals import mean_interval as mean_interval
-from geoalign.intervals import t_quantile
+from geoalign.intervals import same_shares, t_quantile
+from geoalign.intervals import wilson_interval as wilson_interval
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
@@ -116,10 +117,11 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
 
     All shares r for which mean(parts - r wholes) is not distinguishable from zero by Student's t: the roots of
     a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. NaN bounds where the
-    mean of the wholes is not itself distinguishable from zero (a <= 0), and with fewer than three pairs.
+    mean of the wholes is not itself distinguishable from zero (a <= 0), and with fewer than three pairs. Pairs with a
+    NaN are left out.
     """
-    x = np.asarray(parts, dtype=np.float64)
-    y = np.asarray(wholes, dtype=np.float64)
+    pairs = np.stack([np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)])
+    x, y = pairs[:, ~np.isnan(pairs).any(axis=0)]
     if not len(x) or y.mean() == 0:
         return UNKNOWN
     estimate = float(x.mean() / y.mean())
@@ -142,10 +144,7 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     This is the interval of every accuracy: groups are problems, cases the responses to each. All NaN without groups.
 
     - One case in each group: Wilson's.
-    - Several: that of a ratio of sums over groups (`clustered_proportion`).
-    - Several, but the same share in every group (all right, all wrong, or half of each): there is no spread to judge
-      by, and the ratio's interval would have no width. Wilson's, as if each group had one case: 30 problems that are
-      all wrong give 0 to 0.114, however many responses each has. It errs on the wide side.
+    - Several: `clustered_proportion`, which is Wilson's where every group has the same share.
 
     Args:
         right: [G] right cases of each group.
@@ -156,30 +155,9 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     groups = len(totals)
     if groups == 0:
         return UNKNOWN, "wilson"
-    alike = bool(np.all(rights * totals[0] == rights[0] * totals))
-    if alike or bool(np.all(totals == 1)):
+    if same_shares(rights, totals) or bool(np.all(totals == 1)):
         return wilson_interval(float(rights.sum()) * groups / float(totals.sum()), groups), "wilson"
     return clustered_proportion(rights, totals), "clustered"
-
-
-def wilson_interval(successes: float, trials: int) -> Interval:
-    """Wilson's 95% score interval (1927); all NaN without trials.
-
-    With p = successes / n and z the normal quantile of 97.5%: (2 n p + z^2 +- z sqrt(4 n p (1 - p) + z^2)) /
-    (2 (n + z^2)).
-
-    For trials that come in groups (several answers to one problem) it is too narrow: see `proportion_over_groups`.
-    """
-    if trials == 0:
-        return UNKNOWN
-    estimate = successes / trials
-    z = float(ndtri((1 + _LEVEL) / 2))
-    centre = 2 * trials * estimate + z**2
-    reach = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2)
-    twice = 2 * (trials + z**2)
-    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    low = max(0.0, min((centre - reach) / twice, estimate))
-    return Interval(estimate, low, max((centre + reach) / twice, estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------

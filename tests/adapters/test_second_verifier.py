@@ -168,6 +168,10 @@ def test_a_data_set_without_gold_answers_is_refused_at_the_start():
         ({"second_verifier": "nowhere:f"}, r"geoalign\.second_verifier: expected MODULE:NAME"),
         ({"second_verifier": "http://localhost:1/v1"}, r"geoalign\.second_verifier_endpoint\.model"),
         (
+            {"second_verifier": "math_verify", "second_verifier_endpoint": {"model": "name"}},
+            r"geoalign\.second_verifier_endpoint: expected nothing .*, got model beside math_verify",
+        ),
+        (
             {"second_verifier": "math_verify", "curator": "grpo"},
             r"geoalign\.second_verifier: expected a curator that asks a second verifier, such as appeals, got GRPO",
         ),

@@ -229,6 +229,24 @@ def test_pf_ppo_draws_one_of_the_tied_best():
     assert len(equal.unique()) == 2
 
 
+def test_pf_ppo_draws_among_the_rows_that_may_replace_others():
+    """The worst rows are cut off: the best and the worst are those of the others, and groups keep two rewards."""
+    rewards = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    groups = torch.arange(60).repeat_interleave(8)
+    donor_ok = torch.tensor([True] * 4 + [False] * 4).repeat(60)
+    rollouts = Rollouts(rewards=torch.tensor(rewards).repeat(60), groups=groups, donor_ok=donor_ok)
+    curation = PFPPOBestWorst().curate(rollouts, generator=generator())
+    assert bool(donor_ok[curation.source].all())
+    # Eight draws of two rows at equal odds: all alike once in 128 groups.
+    shares = curation.rewards.view(60, 8).mean(dim=1)
+    assert shares.mean() == pytest.approx(0.5, abs=0.07)
+    # With one such row a group stays as it is.
+    lone = replace(group(RC), donor_ok=torch.arange(8) == 3)
+    curation = PFPPOBestRandom().curate(lone, generator=generator())
+    assert curation.source.tolist() == list(range(8))
+    assert curation.metrics["groups_without_donor"] == 1
+
+
 def test_pf_ppo_keeps_places():
     curation = PFPPOBestRandom().curate(group(RC), generator=generator(5))
     drawn = curation.source.unique()

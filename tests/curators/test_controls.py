@@ -137,6 +137,13 @@ def test_oracle_replaces_exactly_the_corrupted_rows():
         assert curation.weights.tolist() == [1] * 8 + [0, 1]
 
 
+def test_oracle_compares_rewards_of_two_types_as_the_narrower_one():
+    """0.1 in float64 and in float32 are two numbers, and no reward is wrong by their difference."""
+    rewards = torch.tensor([0.1, 0.9, 0.3, 0.7], dtype=torch.float64)
+    batch = Rollouts(rewards=rewards, groups=torch.zeros(4, dtype=torch.long), true_rewards=rewards.float())
+    assert not Oracle().curate(batch, generator=generator()).anomalous.any()
+
+
 def rollouts(*groups, keys=None):
     """The rewards of each group, and the key of each response."""
     rewards = torch.tensor([reward for group in groups for reward in group])

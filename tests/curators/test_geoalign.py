@@ -310,9 +310,11 @@ def test_two_groups_that_agree_open_no_gate():
     rewards = torch.arange(16) % 4 / 3
     along_the_rewards = rewards[:, None] * torch.ones(4)
     rollouts = Rollouts(rewards=rewards, groups=torch.arange(16) // 4, hidden=along_the_rewards)
-    curator = GeoAlign(consensus_gate=0.95, scoring="cross_fit", projector=None)
+    curator = GeoAlign(consensus_gate=0.8, scoring="cross_fit", projector=None)
     metrics = curator.curate(rollouts).metrics
-    assert (metrics["new_group_accuracy_low"], metrics["gate_closed"]) == (1, 1)
+    # The interval alone would open it: at 80% that of two groups without an error lies above one half.
+    assert metrics["new_group_accuracy_low"] > 0.5
+    assert metrics["gate_closed"] == 1
 
 
 @pytest.mark.parametrize("text", ['"abc"', "[1]", "3"])

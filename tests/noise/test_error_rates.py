@@ -1,5 +1,6 @@
 """The model of a verifier's verdicts: trusted rows in it, and the order of rows, which it must not depend on."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from geoalign.method.groups import canonical_order
 from geoalign.noise import error_checks
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.error_rates import error_rates, patterns_in
+from geoalign.noise.identification import BY_CHANCE
 from geoalign.noise.rows import noisy_rows
 
 
@@ -88,6 +90,16 @@ def test_a_trusted_row_leaves_no_other_gold_answer(trusted, expected):
     is_b = patterns.units.counts[:, 1] > 0
     found = error_checks._right_if_other_gold(patterns, is_b.double())
     assert float(found[~is_b]) == expected
+
+
+def test_of_a_verifier_that_flips_coins_no_interval_is_given():
+    """The pseudo-counts of the fit take it for better than it is, so that the intervals of its rates often miss."""
+    rollouts = answered(0, groups=100, wrong=0.5)
+    found = error_rates(rows_of(rollouts))
+    assert found.doubt == BY_CHANCE
+    assert all(math.isnan(interval.low) and math.isnan(interval.high) for interval in found.intervals)
+    # As long as verdicts follow the answers, they are: of as many.
+    assert error_rates(rows_of(answered(0, groups=100, wrong=0.2))).doubt == ""
 
 
 def shuffled(rollouts, seed):

@@ -159,6 +159,7 @@ PAGES: tuple[Page, ...] = (
             "audit.spellings_bounds_held",
             "audit.spellings_model_held",
             "audit.quarter_model_held",
+            "audit.near_coin_model_held",
             "substring.grpo_final",
             "substring.denoise_final",
             "substring.true_final",

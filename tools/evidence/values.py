@@ -47,6 +47,7 @@ def _of_the_audit() -> Named:
     yield "audit.spellings_bounds_held", str(spellings.bounds)
     yield "audit.spellings_model_held", str(spellings.model)
     yield "audit.quarter_model_held", str(row_of.pop("a quarter of the errors repeat").model)
+    yield "audit.near_coin_model_held", str(row_of.pop("hardly better than a coin").model)
     if row_of:
         raise LookupError(f"intervals of the audit fail where no page says so: {', '.join(row_of)}")
 

@@ -215,4 +215,9 @@ def make_second_verifier(
         found = function_verifier(verifier)
     else:
         raise ConfigError(f"{key}: expected a name or a function, got {type(verifier).__name__}")
+    if endpoint and found.kind != "endpoint":
+        raise ConfigError(
+            f"{key}_endpoint: expected nothing beside a second verifier that is no address, got {', '.join(endpoint)} "
+            f"beside {found.name}"
+        )
     return SecondVerifier(found, seconds=seconds, gold=gold)

@@ -24,6 +24,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import InputError
 from geoalign.files.columns import Bools
 from geoalign.method.advantages import group_advantages
+from geoalign.method.ties import tied_rewards
 from geoalign.noise.rows import two_values
 from geoalign.statistics import pair_counts
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
@@ -252,7 +253,8 @@ def _decisions(
 def _pairs_of_rows(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
     """[b] In how many pairs each row is: those that the curator formed, else those of different rewards in a group."""
     if details is None:
-        return pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
+        rewards = tied_rewards(rollouts.rewards, rollouts.groups)
+        return pair_counts(rewards.numpy(), rollouts.groups.numpy())
     ends = torch.cat([details.pairs.winner, details.pairs.loser]).cpu().numpy()
     return np.bincount(ends, minlength=len(rollouts))
 

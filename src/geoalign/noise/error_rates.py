@@ -18,6 +18,7 @@ from torch.autograd.functional import jacobian
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked_intervals
+from geoalign.noise.identification import BY_CHANCE, LEAST_GAIN
 from geoalign.noise.rows import NoisyRows
 from geoalign.noise.units import got_both_verdicts, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
@@ -51,7 +52,8 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
     Intervals take groups as independent (`sampling_intervals`), and allow for what the model cannot see, as far as the
     verdicts leave room for it (`geoalign.noise.error_checks`): errors that repeat with the answer, prompts whose
     most frequent answer is refused as a whole, and errors on prompts of a kind that was not met. Where they leave too
-    much room, or contradict the model, there are none.
+    much room, or contradict the model, there are none. Nor are there any where chance explains the verdicts nearly as
+    well as the model does: they tell right answers from wrong ones too little for either rate to be known.
     """
     patterns = patterns_in(rows, exclusive=exclusive)
     if patterns is None:
@@ -60,7 +62,8 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
         return _doubtful([0.0, 0.0], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
     *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1)
-    found = checked_intervals(patterns, fit, of_rates)
+    explains = patterns.units.log_likelihood_gain(fit) >= LEAST_GAIN
+    found = checked_intervals(patterns, fit, of_rates) if explains else BY_CHANCE
     if isinstance(found, str):
         return _doubtful([rate.estimate for rate in of_rates], found)
     false_positive, false_negative = found

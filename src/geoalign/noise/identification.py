@@ -41,6 +41,7 @@ LEAST_GAIN = 2.0
 # Answers whose truth is known by trusted rows, from which on these tell how the truth follows the prior, and so the
 # rates from the verdicts.
 KNOWN_ANSWERS = 20
+BY_CHANCE = "verdicts follow the answers hardly more than chance would have it"
 _TOO_FEW = "there are too few verdicts on equal answers to tell how often they are wrong"
 
 
@@ -120,7 +121,7 @@ class Identification:
         """Why the rates are not identified, in words; for those that are it says nothing of use."""
         contradictions_tell = self.independent and self.precise
         if not self.informative and (contradictions_tell or self.known_answers >= KNOWN_ANSWERS):
-            return "verdicts follow the answers hardly more than chance would have it"
+            return BY_CHANCE
         if contradictions_tell:
             return (
                 "verdicts follow how frequent an answer is more closely than the estimated error rates allow, so that "

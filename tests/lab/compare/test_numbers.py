@@ -31,8 +31,8 @@ def frame(*lines, seed=0):
     """The long frame of one run with these evaluations."""
     rows = [row for one in lines for row in evaluation_rows(one)]
     result = RunResult(
-        level="b", arm="a", seed=seed, finished=True, error="", curator="grpo", settings={}, rows=tuple(rows),
-        snapshots=(),
+        level="b", arm="a", seed=seed, finished=True, error="", same_run_as="", curator="grpo", settings={},
+        rows=tuple(rows), snapshots=(),
     )  # fmt: skip
     return long_frame([result])
 

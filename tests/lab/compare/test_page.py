@@ -1,6 +1,7 @@
 """The page of a comparison: what stands at the top, what is drawn, what is said instead, hostile names as text."""
 
 import csv
+import json
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.conclude import conclude
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.page import build_comparison_report, meaning
+from geoalign.lab.compare.page import _facts, build_comparison_report, meaning
 from geoalign.report import build_report
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
@@ -44,6 +45,18 @@ def whole(tmp_path_factory, write_comparison):
 def test_the_title_says_what_was_compared(whole):
     _, _, said = whole
     assert "6 arms: 2 levels of wrong rewards, 3 seeds" in said
+
+
+def test_a_run_that_fills_two_levels_took_its_time_once(make_comparison):
+    levels = ("flip_10", "flip_40")
+    folder = make_comparison({level: {"grpo": 0.5, "clean": 0.7} for level in levels}, seeds=(0,))
+    for level, arm, seconds in [(level, arm, 60) for level in levels for arm in ("grpo", "clean")]:
+        path = folder / "results" / level / arm / "seed-0.json"
+        result = {**json.loads(path.read_text()), "seconds": seconds}
+        if (level, arm) == ("flip_40", "clean"):
+            result["same_run_as"] = "flip_10/clean/seed-0"
+        path.write_text(json.dumps(result))
+    assert dict(_facts(read_table(folder), ComparisonFolder(folder)))["time of all runs"] == "3 min"
 
 
 def test_failures_stand_first_and_then_the_summary(whole):

@@ -79,6 +79,12 @@ def test_a_corruption_that_the_reward_does_not_know_is_refused_by_the_runs_name(
         checked_shapes(runs)
 
 
+def test_a_launch_of_several_processes_is_refused_before_anything_runs():
+    runs = {"a": {"name": "f/grpo/seed-0", "settings": {"launch": {"processes": 2}}}}
+    with pytest.raises(ConfigError, match=r"f/grpo/seed-0: run\.launch\.processes: expected nothing .*got 2"):
+        checked_shapes(runs)
+
+
 def test_runs_that_differ_in_their_seed_alone_have_one_shape():
     settings = {"task": {"type": "arithmetic", "seed": 3, "demonstrations": 8}, "grpo": {"max_steps": 6}}
     runs = {str(seed): {"name": str(seed), "settings": {**settings, "seed": seed}} for seed in range(3)}

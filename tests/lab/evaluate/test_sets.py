@@ -44,7 +44,15 @@ def test_benchmarks_and_dialogues(aime, talk):
 def test_a_path_may_hold_an_equals_sign_and_two_files_are_one_set(tmp_path, aime):
     (tmp_path / "a=b.jsonl").write_text(aime.read_text())
     (one,), _ = load_sets([f"mine={tmp_path}/a=b.jsonl ", f"mine={aime}"], [], EvaluateConfig())
-    assert [problem.id for problem in one.problems[4:6]] == ["file 1, line 5", "file 2, line 1"]
+    assert [problem.id for problem in one.problems[4:6]] == ["line 5", "file 2, line 1"]
+
+
+def test_the_problems_of_a_set_keep_their_names_when_a_second_file_is_added(tmp_path, aime):
+    (alone,), _ = load_sets([f"mine={aime}"], [], EvaluateConfig())
+    (tmp_path / "more.jsonl").write_text(aime.read_text())
+    (both,), _ = load_sets([f"mine={aime}", f"mine={tmp_path}/more.jsonl"], [], EvaluateConfig())
+    names = [problem.id for problem in alone.problems]
+    assert [problem.id for problem in both.problems[: len(names)]] == names
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """Whole runs by what rewards them: corrupted rewards, a function of the user's, a reward model, one that goes away."""
 
+import io
 import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 from run_files import lines, rollouts, same_weights
 from tiny_models import saved_classifier
 from transformers import AutoTokenizer
@@ -17,6 +20,9 @@ from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards.chat_model import Written
 from geoalign.lab.rewards.corruption import Draws
 from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.train.plan import make_plan
+from geoalign.lab.train.read_settings import parse_run_config
 
 FUNCTIONS = """
 from geoalign.answers.messages import response_text
@@ -133,6 +139,13 @@ def test_appeals_go_to_a_second_verifier_within_their_budget(functions, tiny, tr
     assert all(0 < drawn + chosen <= 3 for drawn, chosen in batches)
     settled = [line["geoalign/appeals"] for line in lines(tmp_path / "run", "rl") if "geoalign/appeals" in line]
     assert sum(settled) >= sum(asked)
+
+
+def test_a_second_verifier_that_no_curator_asks_is_told(tiny):
+    settings = parse_run_config(tiny(reward={"flip": 0.2, "second_verifier": "geoalign.answers.naive:strict"}))
+    console = Console(file=io.StringIO(), width=200)
+    make_plan(settings, RunFolder(Path("unused")), console)
+    assert "reward.second_verifier is never asked: grpo checks no responses" in console.file.getvalue()
 
 
 def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, tiny, train_here, tmp_path):

@@ -175,7 +175,11 @@ class Oracle(Baseline[OracleConfig]):
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
-        true = rollouts.true_rewards.to(rewards)[rows.order]
+        true = rollouts.true_rewards.to(rewards.device)[rows.order]
+        # 0.1 in float32 is another number than 0.1 in float64: both are compared as the narrower of the two.
+        narrower = min(rewards.dtype, true.dtype, key=lambda dtype: dtype.itemsize)
+        rewards = rewards.to(narrower)
+        true = true.to(narrower)
         # A reward and its true one, as a group of two: sums made in another order differ by rounding only.
         both = torch.stack([rewards, true], dim=1)
         tied = tied_rewards(both.flatten(), torch.arange(len(rewards)).repeat_interleave(2)).view_as(both)

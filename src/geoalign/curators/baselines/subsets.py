@@ -202,9 +202,9 @@ class PFPPO(Baseline[_Config]):
     """Policy filtration (arXiv 2409.06957): draws the best rollout of a group most often, beside random or worst ones.
 
     As many rows of each group as it has rewards, with replacement, without importance correction, before the advantage:
-    Best-Random (BR): best 1/2, every other 1/(2(n-1)); Best-Worst (BW): best 1/2, worst 1/2. A row with `donor_ok`
-    False never replaces another, one without a reward is never drawn; a group without any possible donor stays as it
-    is.
+    Best-Random (BR): best 1/2, every other 1/(2(n-1)); Best-Worst (BW): best 1/2, worst 1/2. The best and the worst are
+    those of the rows that have a reward and may replace others (`donor_ok`), and only they are drawn. A group with
+    fewer than two of them stays as it is: copies of one row would leave it without any advantage.
     """
 
     acts_on = ("rows",)
@@ -212,31 +212,29 @@ class PFPPO(Baseline[_Config]):
 
     @abstractmethod
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
-        """The probability of each of n rewards, of which these two are the best and the worst."""
+        """The probability of each of n donors, of which these two are the best and the worst."""
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         source = torch.arange(len(rollouts))
         groups_without_donor = 0
-        may_replace = torch.ones(len(rollouts), dtype=torch.float32)
-        if rollouts.donor_ok is not None:
-            may_replace = rollouts.donor_ok.float()
         for group in groups_of(rollouts):
-            if not len(group.rows):
+            if len(group.rows) < 2:
                 continue
-            odds = self._of_group(group.rewards, generator) * may_replace[group.rows]
-            if not bool(odds.any()):
+            donors = torch.arange(len(group.rows))
+            if rollouts.donor_ok is not None:
+                donors = rollouts.donor_ok[group.rows].nonzero()[:, 0]
+            if len(donors) < 2:
                 groups_without_donor += 1
                 continue
-            chosen = torch.multinomial(odds, len(odds), replacement=True, generator=generator)
-            source[group.rows] = group.rows[_own_places_first(chosen)]
+            odds = self._of_donors(group.rewards[donors], generator)
+            chosen = torch.multinomial(odds, len(group.rows), replacement=True, generator=generator)
+            source[group.rows] = group.rows[_own_places_first(donors[chosen])]
         replaced = float((source != torch.arange(len(source))).sum())
         metrics = {"groups_without_donor": float(groups_without_donor), "replaced": replaced}
         return with_rows(rollouts, source, metrics)
 
-    def _of_group(self, rewards: Float[Tensor, " n"], generator: Generator) -> Float[Tensor, " n"]:
+    def _of_donors(self, rewards: Float[Tensor, " n"], generator: Generator) -> Float[Tensor, " n"]:
         """`_odds` with one of several best (worst) rewards, drawn at random, for the best (worst); never the same."""
-        if len(rewards) == 1:
-            return torch.ones(1, dtype=torch.float32)
         shuffled = torch.randperm(len(rewards), generator=generator)
         mixed = rewards[shuffled]
         best = int((mixed == mixed.max()).nonzero()[0])

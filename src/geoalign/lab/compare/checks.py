@@ -45,6 +45,11 @@ def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
 def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task]) -> dict[str, int]:
     """How many updates a run makes, and how many on each generation; `tasks` are those made before, by settings."""
     config = parse_run_config(settings)
+    if config.launch.processes not in (None, 1):
+        raise ConfigError(
+            "run.launch.processes: expected nothing in a comparison, each run of which is one process, "
+            f"got {config.launch.processes}"
+        )
     name = json.dumps([settings.get("task"), settings.get("seed")], sort_keys=True)
     if (settings.get("task") or {}).get("seed") is not None:
         name = json.dumps(settings["task"], sort_keys=True)

@@ -158,8 +158,11 @@ def _facts(table: Table, files: ComparisonFolder) -> list[tuple[str, str]]:
         ("folder", visible(files.root.resolve().name, 80)),
         ("runs finished", f"{finished} of {planned}"),
     ]
-    seconds = table.numbers[table.numbers.metric == "seconds"].value
-    return [*facts, ("time of all runs", duration(float(seconds.sum())))] if len(seconds) else facts
+    # A run that fills the cells of several levels took its time once.
+    own = [result for result in table.results if not result.same_run_as]
+    rows = [row for result in own for row in result.rows]
+    seconds = [value for _, _, _, metric, value in rows if metric == "seconds"]
+    return [*facts, ("time of all runs", duration(sum(seconds)))] if seconds else facts
 
 
 # Flagged rollouts that are shown.

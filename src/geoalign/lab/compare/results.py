@@ -63,6 +63,8 @@ class RunResult:
 
     Attributes:
         finished: False where it failed; `error` then says why and the rest may be empty.
+        same_run_as: the name of the cell whose run this also is: an arm that heeds no wrong reward runs once for all
+            levels. Empty where the run is this cell's own.
         curator, settings: name of the curator, and its resolved settings.
         rows: its numbers, as rows of the frame of a run (`geoalign.lab.runs.numbers`).
         snapshots: a few generations.
@@ -73,6 +75,7 @@ class RunResult:
     seed: int
     finished: bool
     error: str
+    same_run_as: str
     curator: str
     settings: Mapping[str, Any]
     rows: tuple[Row, ...]
@@ -172,6 +175,7 @@ def parse_result(value: Mapping[str, Any], path: Path) -> RunResult:
         seed=value["seed"],
         finished=finished,
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
+        same_run_as=value.get("same_run_as", ""),
         curator=value.get("curator", "unknown"),
         settings=value.get("settings") or {},
         rows=tuple(_rows(value)),

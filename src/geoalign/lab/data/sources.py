@@ -38,14 +38,14 @@ class LeftOutError(Exception):
 
 
 def open_sources(sources: str | Sequence[str]) -> Iterator[tuple[str, Iterator[NamedRow]]]:
-    """Each source with its rows; of several sources the names of rows begin with the source's number."""
-    if isinstance(sources, str):
-        yield sources, rows_of(sources)
-    elif len(sources) == 1:
-        yield sources[0], rows_of(sources[0])
-    else:
-        for number, source in enumerate(sources, start=1):
-            yield source, _numbered(rows_of(source), number)
+    """Each source with its rows; from the second source on the names of rows begin with the source's number.
+
+    Those of the first one stay as they are, so that they are the same rows once another source has been added.
+    """
+    several = [sources] if isinstance(sources, str) else sources
+    for number, source in enumerate(several, start=1):
+        rows = rows_of(source)
+        yield source, rows if number == 1 else _numbered(rows, number)
 
 
 def _numbered(rows: Iterable[NamedRow], number: int) -> Iterator[NamedRow]:

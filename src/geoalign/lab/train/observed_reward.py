@@ -17,10 +17,11 @@ from geoalign.answers.function import FunctionReward, RewardFunction
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.verified import VerifiedReward
-from geoalign.answers.verifiers import verifier_reward
+from geoalign.answers.verifiers import verifier_kind, verifier_reward
 from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.lab.train.plan import Plan
 
 REFERENCE_REWARDS = "reference_rewards"
@@ -174,6 +175,12 @@ def second_verifier(plan: Plan, source: RewardSource) -> str | RewardFunction | 
         return list(source.score(responses, list(answer), prompts=list(prompts)))
 
     return own_reward
+
+
+def second_verifier_endpoint(reward: RewardConfig) -> dict[str, Any]:
+    """The section `reward.endpoint` where the second verifier is an address; else it is about `reward.function`."""
+    asked = reward.second_verifier
+    return dict(reward.endpoint) if asked is not None and verifier_kind(asked) == "endpoint" else {}
 
 
 def reference_rewards(plan: Plan) -> dict[str, list[float | None]]:

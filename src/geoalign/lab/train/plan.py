@@ -279,6 +279,12 @@ def _check_reward(plan: Plan, *, ask_server: bool) -> None:
         second_verifier(
             reward.second_verifier, reward.endpoint, key="reward.second_verifier", section="reward.endpoint"
         )
+        if "second_rewards" not in plan.curator.reads:
+            plan.console.print(
+                f"reward.second_verifier is never asked: {plan.config.curator.type} checks no responses, as "
+                "curator.type=appeals does.",
+                markup=False,
+            )
     if reward.function is not None:
         for name, share in (("flip", reward.flip), ("extremes", reward.extremes), ("shortcut", reward.shortcut)):
             if share > 0:

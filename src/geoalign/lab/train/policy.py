@@ -19,7 +19,13 @@ from geoalign.lab.models.language_model import load_checkpoint, load_saved, merg
 from geoalign.lab.models.shared_prompts import sharing_prompts
 from geoalign.lab.runs.folder import is_last_checkpoint, latest_complete
 from geoalign.lab.train.evaluations import Respondent, evaluate_policy, fill_references, is_stage_evaluated
-from geoalign.lab.train.observed_reward import CountedReward, observed_reward, rollout_fields, second_verifier
+from geoalign.lab.train.observed_reward import (
+    CountedReward,
+    observed_reward,
+    rollout_fields,
+    second_verifier,
+    second_verifier_endpoint,
+)
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import record
 from geoalign.lab.train.stage import Stage, run_trainer, save_model
@@ -63,7 +69,7 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
             hidden_source=plan.config.hidden_source,
             rollout_fields=rollout_fields(plan, reward, source),
             second_verifier=second_verifier(plan, source),
-            second_verifier_endpoint=plan.config.reward.endpoint,
+            second_verifier_endpoint=second_verifier_endpoint(plan.config.reward),
             second_verifier_seconds=plan.config.reward.second_verifier_seconds,
             curation_observer=partial(record, plan.folder, rollouts=plan.config.output.rollouts),
             details_every=plan.config.output.details_every or 0,

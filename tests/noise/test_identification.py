@@ -399,6 +399,14 @@ def test_labels_of_other_prompts_do_not_make_a_coin_a_verifier():
     assert torch.equal(curation.rewards[:256], batch.rewards)
 
 
+def test_without_answers_nothing_is_tested_and_nothing_is_said_to_be_identified():
+    """Identical responses that got both verdicts are believed unchecked."""
+    batch = replace(answered(0, wrong=0.2), answers=None, response_keys=torch.arange(256) // 2)
+    curation = Denoise(geometry="none").curate(batch)
+    assert math.isnan(curation.metrics["identified"])
+    assert not torch.equal(curation.rewards, batch.rewards)
+
+
 @pytest.mark.parametrize(("keys", "identified"), [("none", 1), ("fresh", 1), ("the same", 0)])
 def test_an_answer_counts_once_for_its_prompt(keys, identified):
     """Four batches with five checked rows each, of the same answers to prompts that are other ones, or the same."""

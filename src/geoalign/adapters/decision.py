@@ -101,12 +101,15 @@ def metrics_to_log(
 ) -> dict[str, float]:
     """The metrics that an engine logs, by `prefixed_metrics`.
 
-    With "headline" these are five, the same in every batch, and each alarm that is not 0, or with `zeros` each alarm;
+    With "headline" these are at most five, the same in every batch, and each alarm that is not 0, or with `zeros` each alarm;
     with "all" they are all.
     """
     if which == "all":
         return prefixed_metrics(metrics)
     names = dict.fromkeys([*_FIRST, *_headline(curator), *_LAST])
+    if curator.acts_on == ():
+        # It is always 0 of a curator that changes nothing, as one that only watches.
+        del names["changed_share"]
     shown = [*names][:_SHOWN]
     return prefixed_metrics({
         name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and (zeros or value != 0))

@@ -252,7 +252,7 @@ class Denoise(Curator[DenoiseConfig]):
         metrics = {
             "log_likelihood_gain": found.log_likelihood_gain,
             **found.error_correlation.as_metrics("error_correlation"),
-            "identified": float(found.identified),
+            "identified": float(found.identified) if found.tested else math.nan,
         }
         if found.identified or self.config.unidentified == "modelled":
             return posterior, metrics

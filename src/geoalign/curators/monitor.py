@@ -99,7 +99,7 @@ class Monitor(Holder[MonitorConfig]):
             smallest value above the largest.
     """
 
-    headline = ("false_positive_rate", "false_negative_rate")
+    headline = ("identified", "false_positive_rate", "false_negative_rate")
 
     kept = ("past", "first", "outside", "outside_for", "batches", "random_checks")
 

@@ -95,6 +95,11 @@ class Identification:
         return self.informative and self.independent and self.precise and self.calibrated
 
     @property
+    def tested(self) -> bool:
+        """Whether anything speaks for or against the rates: answers that are compared, or trusted rows."""
+        return self.has_answers or self.checked_answers >= KNOWN_ANSWERS
+
+    @property
     def informative(self) -> bool:
         """Whether the model explains the verdicts clearly better than chance does."""
         return self.log_likelihood_gain >= LEAST_GAIN

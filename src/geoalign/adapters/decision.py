@@ -101,8 +101,8 @@ def metrics_to_log(
 ) -> dict[str, float]:
     """The metrics that an engine logs, by `prefixed_metrics`.
 
-    With "headline" these are at most five, the same in every batch, and each alarm that is not 0, or with `zeros` each alarm;
-    with "all" they are all.
+    With "headline" these are at most five, the same in every batch, and each alarm that is not 0, or with `zeros` each
+    alarm; with "all" they are all.
     """
     if which == "all":
         return prefixed_metrics(metrics)

@@ -45,7 +45,8 @@ def clustered_proportion(
 
     Where every group has the same share (all right, all wrong, or half of each), there is no spread to judge by, and
     this interval would have no width. Wilson's stands in its place, as if each group had one case: 30 problems that are
-    all wrong give 0 to 0.114, however many responses each has. It errs on the wide side.
+    all wrong give 0 to 0.114, however many responses each has. It errs on the wide side. With a single case that
+    differs the interval is that of the ratio again, and narrower.
 
     Args:
         right: [G] right cases of each group.

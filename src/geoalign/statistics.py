@@ -144,7 +144,7 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     This is the interval of every accuracy: groups are problems, cases the responses to each. All NaN without groups.
 
     - One case in each group: Wilson's.
-    - Several: `clustered_proportion`, which is Wilson's where every group has the same share.
+    - Several: `clustered_proportion`, but Wilson's where every group has the same share, as a single group does.
 
     Args:
         right: [G] right cases of each group.

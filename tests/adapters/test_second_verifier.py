@@ -169,7 +169,11 @@ def test_a_data_set_without_gold_answers_is_refused_at_the_start():
         ({"second_verifier": "http://localhost:1/v1"}, r"geoalign\.second_verifier_endpoint\.model"),
         (
             {"second_verifier": "math_verify", "second_verifier_endpoint": {"model": "name"}},
-            r"geoalign\.second_verifier_endpoint: expected nothing .*, got model beside math_verify",
+            r"geoalign\.second_verifier_endpoint: expected the address .*, got model beside math_verify",
+        ),
+        (
+            {"second_verifier_endpoint": {"model": "name"}},
+            r"geoalign\.second_verifier_endpoint: .* got model beside no second verifier",
         ),
         (
             {"second_verifier": "math_verify", "curator": "grpo"},

@@ -240,11 +240,16 @@ def test_pf_ppo_draws_among_the_rows_that_may_replace_others():
     # Eight draws of two rows at equal odds: all alike once in 128 groups.
     shares = curation.rewards.view(60, 8).mean(dim=1)
     assert shares.mean() == pytest.approx(0.5, abs=0.07)
-    # With one such row a group stays as it is.
-    lone = replace(group(RC), donor_ok=torch.arange(8) == 3)
-    curation = PFPPOBestRandom().curate(lone, generator=generator())
-    assert curation.source.tolist() == list(range(8))
-    assert curation.metrics["groups_without_donor"] == 1
+
+
+@pytest.mark.parametrize("donors", [[3], [1, 2, 4]])
+def test_pf_ppo_leaves_a_group_whole_that_would_lose_its_advantages(donors):
+    """One row may replace others, or three with the same reward, 1, as where all wrong responses are cut off."""
+    donor_ok = torch.isin(torch.arange(8), torch.tensor(donors))
+    for curator in (PFPPOBestRandom(), PFPPOBestWorst()):
+        curation = curator.curate(replace(group(RB), donor_ok=donor_ok), generator=generator())
+        assert curation.source.tolist() == list(range(8))
+        assert curation.metrics["groups_without_donor"] == 1
 
 
 def test_pf_ppo_keeps_places():

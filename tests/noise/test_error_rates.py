@@ -94,12 +94,33 @@ def test_a_trusted_row_leaves_no_other_gold_answer(trusted, expected):
 
 def test_of_a_verifier_that_flips_coins_no_interval_is_given():
     """The pseudo-counts of the fit take it for better than it is, so that the intervals of its rates often miss."""
-    rollouts = answered(0, groups=100, wrong=0.5)
-    found = error_rates(rows_of(rollouts))
+    believed = 0
+    for seed in range(20):
+        verdicts = torch.rand(800, generator=torch.Generator().manual_seed(seed)) < 0.5
+        found = error_rates(rows_of(replace(answered(seed, groups=100, wrong=0.0), rewards=verdicts.float())))
+        believed += found.doubt == ""
+    # Of such coins one in a hundred passes.
+    assert believed <= 1
     assert found.doubt == BY_CHANCE
-    assert all(math.isnan(interval.low) and math.isnan(interval.high) for interval in found.intervals)
+    assert all(math.isnan(number) for interval in found.intervals for number in (interval.estimate, interval.low))
     # As long as verdicts follow the answers, they are: of as many.
     assert error_rates(rows_of(answered(0, groups=100, wrong=0.2))).doubt == ""
+
+
+def test_of_errors_that_repeat_the_reason_says_so_though_chance_explains_the_verdicts_as_well():
+    """Verdicts drawn once for each answer, at one rate for right and wrong ones."""
+    rollouts = answered(0, groups=60, wrong=0.0)
+    draw = torch.Generator().manual_seed(1)
+    verdict_of: dict[tuple[int, str], float] = {}
+    rewards = []
+    for group, answer in zip(rollouts.groups.tolist(), rollouts.answers, strict=True):
+        drawn = float(torch.rand((), generator=draw) < 0.5)
+        rewards.append(verdict_of.setdefault((group, answer), drawn))
+    # A few verdicts contradict the others, so that the model has something to learn from.
+    flipped = torch.rand(len(rewards), generator=draw) < 0.02
+    rewards = torch.where(flipped, 1 - torch.tensor(rewards), torch.tensor(rewards))
+    found = error_rates(rows_of(replace(rollouts, rewards=rewards)))
+    assert found.doubt.startswith("verdicts on equal answers hardly contradict each other")
 
 
 def shuffled(rollouts, seed):

@@ -182,6 +182,7 @@ def verifier_of_settings(
         MissingExtraError: a package that it needs is not installed.
     """
     if settings.second_verifier is None:
+        refuse_endpoint(settings.second_verifier_endpoint, key=dotted(path, "second_verifier"))
         return None
     own = settings.rollout_fields.get(GOLD_ANSWERS)
     return make_second_verifier(
@@ -192,6 +193,13 @@ def verifier_of_settings(
         gold=GoldPlaces(gold if own is None else (own,), dotted(path, f"rollout_fields.{GOLD_ANSWERS}")),
         path=path,
     )
+
+
+def refuse_endpoint(endpoint: Mapping[str, Any], *, key: str, beside: str = "no second verifier") -> None:
+    """Raises ConfigError for settings of an endpoint that nothing asks."""
+    if endpoint:
+        given = ", ".join(str(name) for name in endpoint)
+        raise ConfigError(f"{key}_endpoint: expected the address of a second verifier, got {given} beside {beside}")
 
 
 def make_second_verifier(
@@ -215,9 +223,6 @@ def make_second_verifier(
         found = function_verifier(verifier)
     else:
         raise ConfigError(f"{key}: expected a name or a function, got {type(verifier).__name__}")
-    if endpoint and found.kind != "endpoint":
-        raise ConfigError(
-            f"{key}_endpoint: expected nothing beside a second verifier that is no address, got {', '.join(endpoint)} "
-            f"beside {found.name}"
-        )
+    if found.kind != "endpoint":
+        refuse_endpoint(endpoint, key=key, beside=f"{found.name}, which is no address")
     return SecondVerifier(found, seconds=seconds, gold=gold)

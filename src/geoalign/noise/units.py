@@ -290,7 +290,8 @@ def _exclusive_set_numbers(
     """[C] the number of each unit's set, of which at most one unit is right: those of a group, or the unit alone.
 
     Trusted rows may show several answers of a group to be right, as spellings that were not told to be equal. The first
-    of them rules out the group's others, and each further one stands alone.
+    of them rules out the group's others, and each further one stands alone. Three answers of one group that exclude
+    each other, of which the second and the third are known to be right, have the numbers 0, 0 and 1.
 
     Args:
         group: [C] the group of each unit.

@@ -31,7 +31,7 @@ from geoalign.adapters.decision import (
     summed_components,
 )
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, own_hidden, own_pass
-from geoalign.adapters.second_verifier import GoldPlaces, SecondVerifier, make_second_verifier
+from geoalign.adapters.second_verifier import GoldPlaces, SecondVerifier, make_second_verifier, refuse_endpoint
 from geoalign.adapters.settings import GOLD_ANSWERS, LogMetrics
 from geoalign.answers import boxed_answers
 from geoalign.answers.calls import awaited
@@ -84,6 +84,7 @@ def trainers_verifier(
 ) -> SecondVerifier | None:
     """The second verifier of a trainer's settings; None where they name none. Raises as `make_second_verifier`."""
     if verifier is None:
+        refuse_endpoint(endpoint, key="second_verifier")
         return None
     own = fields.get(GOLD_ANSWERS)
     # What a function returns is put into the first of the usual columns.

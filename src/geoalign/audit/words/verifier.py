@@ -99,7 +99,8 @@ def _by_checks(summary: Summary) -> Verifier:
         claim = found["rates"][name]
         if claim["by"] == "checks" and found["bounds"] is not None:
             proved = _rate(name, {**found["bounds"][name], "estimate": None, "by": "bounds"})
-            rates += [proved] if proved.by else []
+            if proved.by:
+                rates.append(proved)
         rate = _rate(name, claim)
         checked = found["checks"][name]
         if rate.by == "checked" and (claim["low"], claim["high"]) != (checked["low"], checked["high"]):
@@ -114,7 +115,8 @@ def _by_checks(summary: Summary) -> Verifier:
         notes.append(PROVED_IF_SHARED if found["answers"] == "shared" else _what_proved_rests_on(found))
     notes += checked_lines(summary)
     guess = model_line(summary)
-    notes += [guess] if guess else []
+    if guess:
+        notes.append(guess)
     return Verifier(rates=tuple(rates), notes=tuple(notes), details=_contradictions(found))
 
 

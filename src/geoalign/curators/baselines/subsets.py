@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Generator, Tensor
 
 from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half_of_group, subset, with_rows
 from geoalign.errors import InputError
 from geoalign.method.ties import power_of_two
-from geoalign.settings import PositiveShare, Several, Share, setting, settings
+from geoalign.settings import NotNegative, PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -135,7 +134,7 @@ class VarianceFilterConfig:
     keep: PositiveShare = setting(
         default=0.9, help="Share of the summed deviations of rewards that the kept groups must reach."
     )
-    slack: Annotated[float, Field(ge=0)] = setting(
+    slack: NotNegative = setting(
         default=0.01, help="By how much less than that share is enough, in units of the reward."
     )
 
@@ -203,8 +202,8 @@ class PFPPO(Baseline[_Config]):
 
     As many rows of each group as it has rewards, with replacement, without importance correction, before the advantage:
     Best-Random (BR): best 1/2, every other 1/(2(n-1)); Best-Worst (BW): best 1/2, worst 1/2. The best and the worst are
-    those of the rows that have a reward and may replace others (`donor_ok`), and only they are drawn. A group with
-    fewer than two of them stays as it is: copies of one row would leave it without any advantage.
+    those of the rows that have a reward and may replace others (`donor_ok`), and only they are drawn. A group in which
+    these rows are fewer than two, or alone have equal rewards, stays as it is: it would lose its advantages.
     """
 
     acts_on = ("rows",)
@@ -223,10 +222,11 @@ class PFPPO(Baseline[_Config]):
             donors = torch.arange(len(group.rows))
             if rollouts.donor_ok is not None:
                 donors = rollouts.donor_ok[group.rows].nonzero()[:, 0]
-            if len(donors) < 2:
+            rewards = group.rewards[donors]
+            if len(donors) < 2 or (group.varies and bool(rewards[0] == rewards[-1])):
                 groups_without_donor += 1
                 continue
-            odds = self._of_donors(group.rewards[donors], generator)
+            odds = self._of_donors(rewards, generator)
             chosen = torch.multinomial(odds, len(group.rows), replacement=True, generator=generator)
             source[group.rows] = group.rows[_own_places_first(donors[chosen])]
         replaced = float((source != torch.arange(len(source))).sum())
@@ -258,7 +258,10 @@ class PFPPOBestWorst(PFPPO[PFPPOBestWorstConfig]):
 
 
 def _own_places_first(chosen: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """The same draws, arranged so that what was drawn stays in its own place, once."""
+    """The same draws, arranged so that what was drawn stays in its own place, once: of 2, 2, 0, 2 it makes 0, 2, 2, 2.
+
+    Places that were not drawn are filled with the further copies of those that were.
+    """
     arranged = torch.arange(len(chosen))
     counts = torch.bincount(chosen, minlength=len(chosen))
     arranged[counts == 0] = torch.repeat_interleave(arranged, (counts - 1).clamp(min=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,11 +159,25 @@ def _facts(table: Table, files: ComparisonFolder) -> list[tuple[str, str]]:
         ("folder", visible(files.root.resolve().name, 80)),
         ("runs finished", f"{finished} of {planned}"),
     ]
-    # A run that fills the cells of several levels took its time once.
-    own = [result for result in table.results if not result.same_run_as]
-    rows = [row for result in own for row in result.rows]
+    seconds = _known_seconds(table)
+    if not seconds:
+        return facts
+    return [*facts, ("time of all runs", duration(sum(seconds)))]
+
+
+def _known_seconds(table: Table) -> list[float]:
+    """How long each run took, of those that finished and whose time is known.
+
+    A run that fills the cells of several levels took its time once.
+    """
+    result_of_run = {
+        result.same_run_as or CellKey(result.level, result.arm, result.seed).name: result
+        for result in table.results
+        if result.finished
+    }
+    rows = [row for result in result_of_run.values() for row in result.rows]
     seconds = [value for _, _, _, metric, value in rows if metric == "seconds"]
-    return [*facts, ("time of all runs", duration(sum(seconds)))] if seconds else facts
+    return [value for value in seconds if not math.isnan(value)]
 
 
 # Flagged rollouts that are shown.

@@ -324,3 +324,13 @@ def test_where_no_answers_exclude_each_other_no_rate_is_told():
     audit.add(rows_of([("a", 1), ("b", 1), ("c", 0)]).assign(exclusive=False))
     found = audit.summary()
     assert (found["answers"], found["bounds"], found["errors_at_least"]) == ("shared", None, 0)
+
+
+def test_of_a_verifier_that_flips_coins_it_is_said_that_it_may_not_judge():
+    generator = np.random.default_rng(0)
+    found, _ = audited(*simulated(generator, prompts=100, false_positive=0.5, false_negative=0.5))
+    said = verifier(summary_of(found))
+    assert any(note.startswith("The verifier may not judge the answers at all") for note in said.notes)
+    assert found["verifier"]["model"]["false_negative_rate"]["estimate"] is None
+    found, _ = audited(*simulated(generator, prompts=100))
+    assert not any(note.startswith("The verifier may not judge") for note in verifier(summary_of(found)).notes)

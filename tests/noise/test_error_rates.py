@@ -11,8 +11,8 @@ from geoalign import Rollouts
 from geoalign.method.groups import canonical_order
 from geoalign.noise import error_checks
 from geoalign.noise.channel import NoiseFit
+from geoalign.noise.doubts import BY_CHANCE
 from geoalign.noise.error_rates import error_rates, patterns_in
-from geoalign.noise.identification import BY_CHANCE
 from geoalign.noise.rows import noisy_rows
 
 

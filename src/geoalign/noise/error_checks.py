@@ -28,17 +28,9 @@ from torch import Generator, Tensor
 
 from geoalign.intervals import Interval
 from geoalign.noise.channel import LEVEL, NoiseFit
+from geoalign.noise.doubts import BY_CHANCE, CLUSTERED, FEW, HARDLY
 from geoalign.noise.units import Units
 from geoalign.noise.verdict_patterns import Patterns
-
-NO_ANSWERS = "no rollout has an answer, and no response got both verdicts"
-NEVER = "verdicts on equal answers never contradict each other, so errors that repeat with the answer would not show"
-HARDLY = (
-    "verdicts on equal answers hardly contradict each other (in {seen:,.0f} pairs, where errors that do not repeat "
-    "would leave about {expected:,.0f}), so errors that repeat with the answer would not show"
-)
-FEW = "too few answers were judged twice to tell whether errors repeat with the answer"
-CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors would leave"
 
 # Above this share of errors that may repeat, or with fewer expected contradictions, there are no intervals.
 MOST_REPEATED = 1 / 3
@@ -72,7 +64,9 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked_intervals(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
+def checked_intervals(
+    patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], *, by_chance: bool
+) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none.
 
     Counts of the verdicts are compared with the same counts of tables that are drawn from the fit. Contradictions, the
@@ -80,6 +74,8 @@ def checked_intervals(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Inter
 
     Args:
         sampled: the intervals of the false positive and of the false negative rate by the draw of groups alone.
+        by_chance: whether chance explains the verdicts nearly as well as the fit does. This is no reason of its own
+            where errors repeat, for then a poor fit is their work.
     """
     copies = _copies(patterns)
     # The fit's rates, for errors that strike verdicts one by one.
@@ -104,6 +100,8 @@ def checked_intervals(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Inter
     if repeated > MOST_REPEATED:
         return FEW
 
+    if by_chance:
+        return BY_CHANCE
     distance = (observed - mean) / deviation.clamp(min=1)
     farthest = int(distance.abs().argmax())
     if abs(float(distance[farthest])) > REFUTED:

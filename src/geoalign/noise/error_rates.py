@@ -17,8 +17,8 @@ from torch.autograd.functional import jacobian
 
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, NoiseFit
-from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked_intervals
-from geoalign.noise.identification import BY_CHANCE
+from geoalign.noise.doubts import NEVER, NO_ANSWERS
+from geoalign.noise.error_checks import checked_intervals
 from geoalign.noise.rows import NoisyRows
 from geoalign.noise.units import got_both_verdicts, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
@@ -62,14 +62,13 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
     if patterns is None:
         return _doubtful([math.nan, math.nan], NO_ANSWERS)
     if not bool((patterns.units.counts > 0).all(dim=1).any()):
-        return _doubtful([0.0, 0.0], NEVER)
+        return _doubtful([math.nan, math.nan], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
     *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1)
-    found = checked_intervals(patterns, fit, of_rates)
-    if patterns.units.log_likelihood_gain(fit) < LEAST_GAIN_OF_RATES:
-        return _doubtful([math.nan, math.nan], found if isinstance(found, str) else BY_CHANCE)
+    by_chance = patterns.units.log_likelihood_gain(fit) < LEAST_GAIN_OF_RATES
+    found = checked_intervals(patterns, fit, of_rates, by_chance=by_chance)
     if isinstance(found, str):
-        return _doubtful([rate.estimate for rate in of_rates], found)
+        return _doubtful([math.nan if by_chance else rate.estimate for rate in of_rates], found)
     false_positive, false_negative = found
     informedness = Interval(
         of_informedness.estimate,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, SMALLEST, NoiseFit
+from geoalign.noise.doubts import BY_CHANCE
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.trusted import OF_ONE_BATCH, known_truth, ruled_out
@@ -41,7 +42,6 @@ LEAST_GAIN = 2.0
 # Answers whose truth is known by trusted rows, from which on these tell how the truth follows the prior, and so the
 # rates from the verdicts.
 KNOWN_ANSWERS = 20
-BY_CHANCE = "verdicts follow the answers hardly more than chance would have it"
 _TOO_FEW = "there are too few verdicts on equal answers to tell how often they are wrong"
 
 

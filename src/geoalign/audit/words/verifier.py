@@ -11,6 +11,7 @@ from geoalign.audit.words.checks import checked_lines, model_line, next_checks
 from geoalign.audit.words.evidence import has_one_verdict
 from geoalign.audit.words.finding import finding
 from geoalign.console.numbers import counted, percent
+from geoalign.noise.doubts import BY_CHANCE
 
 Summary = Mapping[str, Any]
 
@@ -23,6 +24,7 @@ _KNOWN_BY = {"bounds": "proved", "checks": "checked", "model": "estimated"}
 NOT_KNOWN = "not known"
 # A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
 _TELLS_LITTLE = 0.75
+_HARDLY_JUDGES = f"The verifier may not judge the answers at all: {BY_CHANCE}."
 
 INVISIBLE = (
     "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
@@ -152,7 +154,7 @@ def _by_verdicts(summary: Summary) -> Verifier:
     if "estimated" in known_by:
         meanings.append(ESTIMATED)
     exactly = all(found["rates"][name]["low"] == found["rates"][name]["high"] for name in _RATES)
-    invisible = () if exactly else (INVISIBLE,)
+    invisible = () if exactly else (_HARDLY_JUDGES if found["doubt"] == BY_CHANCE else INVISIBLE,)
     return Verifier(
         rates=rates,
         notes=(*proved_errors, *meanings, *invisible),

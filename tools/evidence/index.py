@@ -50,6 +50,7 @@ CHANCE_PLAN = "995a111a"
 EXACT_PLAN = "76729ecf"
 ANSWERS_PLAN = "b8d5cc2a"
 KEPT_PLAN = "a95db686"
+PRAISE_PLAN = "3c404552"
 GEOALIGN_PLAN = "35dad7db"
 GAIN = "`denoise` minus `grpo`"
 
@@ -115,6 +116,7 @@ def _of_coin_tests() -> Iterator[list[str]]:
         ("hardly better than a coin, four levels", GAIN, runs.CHANCE, "denoise", CHANCE_PLAN, "chance"),
         ("no harm, bit for bit, four levels", GAIN, runs.EXACT, "denoise", EXACT_PLAN, "exact"),
         ("the same, four levels", by_answers, runs.EXACT, "denoise_answers", ANSWERS_PLAN, "exact"),
+        ("no harm, version 9, four levels", GAIN, runs.PRAISE, "denoise", PRAISE_PLAN, "praise"),
     ):
         pairs = str(min(setting.level.over_warm_starts(arm).pairs for setting in test.settings))
         folders = f"`math_{ending}` and `math_hard_{ending}`"

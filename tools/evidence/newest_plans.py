@@ -6,7 +6,7 @@ from statistics import stdev
 
 from tools.evidence import runs, verdicts
 from tools.evidence.curves import unchanged
-from tools.evidence.printing import Named, plain, signed_number
+from tools.evidence.printing import Named, plain, signed, signed_number
 
 
 def all_values() -> Named:
@@ -17,6 +17,7 @@ def all_values() -> Named:
     yield from _of_one_coin_test()
     yield from _of_answers_alone()
     yield from _of_what_is_kept()
+    yield from _of_smollm2()
 
 
 def _of_checks_and_harm() -> Named:
@@ -27,6 +28,7 @@ def _of_checks_and_harm() -> Named:
         "mended": runs.MENDED,
         "chance": runs.CHANCE.settings,
         "exact": runs.EXACT.settings,
+        "praise": runs.PRAISE.settings,
     }.items():
         whole = min(len(row.seeds) for setting in settings for row in setting.level.table.rows)
         yield f"{name}.warm_starts", f"{whole} of {runs.PLANNED_WARM_STARTS}"
@@ -57,7 +59,7 @@ def _of_the_mended() -> Named:
 
 def _of_coin_tests() -> Named:
     """Whether the tests where verdicts say little or nothing are passed, part by part, and how far below GRPO it is."""
-    for name, test in {"chance": runs.CHANCE, "exact": runs.EXACT}.items():
+    for name, test in {"chance": runs.CHANCE, "exact": runs.EXACT, "praise": runs.PRAISE}.items():
         yield f"{name}.unharmed", str(verdicts.unharmed(test.flipped))
         yield f"{name}.not_below", str(verdicts.not_below_on_average(test.hardly))
         yield f"{name}.not_far_below", str(verdicts.not_far_below(test.settings))
@@ -111,3 +113,20 @@ def _of_what_is_kept() -> Named:
     yield "recipe.before", plain(recipe.before(), 2)
     for arm in ("grpo", "appeals_answers", "clean"):
         yield f"recipe.{arm}_final", plain(recipe.final(arm), 2)
+
+
+def _of_smollm2() -> Named:
+    """Version 8 on SmolLM2: scores, what it gains, and how many batches it left as they were."""
+    for name, setting in {"smollm2_substring": runs.SMOLLM2_SUBSTRING, "smollm2_flipped": runs.SMOLLM2_FLIPPED}.items():
+        level = setting.level
+        yield f"{name}.before", plain(level.before(), 2)
+        yield f"{name}.grpo_final", plain(level.final("grpo"), 2)
+        yield f"{name}.denoise_final", plain(level.final("denoise"), 2)
+        gain = verdicts.gain(setting, "denoise")
+        yield f"{name}.gain", signed_number(gain.estimate, 3)
+        yield f"{name}.gain.interval", signed(gain)
+        gains = verdicts.gains_by_seed(setting)
+        yield f"{name}.above", f"{sum(each > 0 for each in gains)} of {len(gains)}"
+        yield f"{name}.below", f"{sum(each < 0 for each in gains)} of {len(gains)}"
+        left = list(unchanged(level, "denoise"))
+        yield f"{name}.unchanged", f"{sum(left)} of {len(left)}"

@@ -171,6 +171,8 @@ def _coin_test(ending: str) -> CoinTest:
 CHANCE = _coin_test("chance")
 # GRPO and version 8 of `denoise` at the same levels: where the rates are not used, rewards stay bit for bit.
 EXACT = _coin_test("exact")
+# The same GRPO beside version 9 of `denoise`, which praises by states otherwise.
+PRAISE = _coin_test("praise")
 # GRPO beside GRPO with a learning rate that is hardly higher, on the same warm starts.
 NUDGED = (
     Setting("five numbers, 45% flipped", "math_hard_nudged", "flip_45"),
@@ -183,6 +185,10 @@ KEPT = (
 )
 # `appeals` as README.md sets it up, by answers alone, beside the same with hidden states.
 RECIPE = Setting("three numbers, errors repeat, 40%", "math_recipe", "repeated_40")
+# Version 8 on SmolLM2-135M.
+SMOLLM2_SUBSTRING = Setting("substring verifier", "real_substring_no_harm", "as_given")
+SMOLLM2_FLIPPED = Setting("40% flipped", "real_flip_no_harm", "flip_40")
+SMOLLM2 = (SMOLLM2_SUBSTRING, SMOLLM2_FLIPPED)
 # Where one training of `denoise` collapsed, with the rule and without it.
 COLLAPSED = NO_HARM[-1]
 COLLAPSED_SEED = 430

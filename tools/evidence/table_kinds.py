@@ -83,6 +83,7 @@ SCORES = {
     "repeated": (runs.REPEATED, runs.APPEALS, runs.APPEALS_20),
     "checks": runs.CHECKS,
     "recipe": (runs.RECIPE,),
+    "smollm2": runs.SMOLLM2,
     "tuned": tuple(one.setting for one in runs.TUNED),
     "long": runs.LONG,
 }
@@ -161,12 +162,18 @@ def no_harm(plan: str = "no_harm") -> str:
 
 def by_seed(plan: str) -> str:
     """One row a level: GRPO's score, what `denoise` adds, and the lowest and highest gain of a seed."""
-    settings = {"mended": runs.MENDED, "exact": runs.EXACT.settings}[plan]
+    settings = {
+        "mended": runs.MENDED,
+        "exact": runs.EXACT.settings,
+        "praise": runs.PRAISE.settings,
+        "smollm2": runs.SMOLLM2,
+    }[plan]
+    secondary = (runs.MENDED_REPEATED, *runs.SMOLLM2)
 
     def row_of(setting: Setting) -> Iterator[str]:
         gains = verdicts.gains_by_seed(setting)
         yield setting.label
-        yield "secondary" if setting == runs.MENDED_REPEATED else "primary"
+        yield "secondary" if setting in secondary else "primary"
         yield str(setting.level.over_warm_starts("denoise").pairs)
         yield plain(setting.level.final("grpo"), 2)
         yield signed(verdicts.gain(setting, "denoise"))
@@ -190,6 +197,19 @@ def by_answers() -> str:
 
     heads = ["level", "warm starts", "GRPO", "`geometry: none` minus GRPO (95%)", "by seed", "minus states (95%)"]
     return table(heads, map(row_of, runs.EXACT.settings))
+
+
+def two_versions() -> str:
+    """One row a level: what versions 8 and 9 add to GRPO, and how they differ on the same warm starts."""
+
+    def row_of(eight: Setting, nine: Setting) -> Iterator[str]:
+        yield eight.label
+        yield signed(verdicts.gain(eight, "denoise"))
+        yield signed(verdicts.gain(nine, "denoise"))
+        yield signed(verdicts.difference(nine, eight))
+
+    heads = ["level", "version 8 minus GRPO (95%)", "version 9 minus GRPO (95%)", "version 9 minus version 8 (95%)"]
+    return table(heads, map(row_of, runs.EXACT.settings, runs.PRAISE.settings))
 
 
 def scatter() -> str:
@@ -355,6 +375,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "by_seed": by_seed,
     "by_answers": by_answers,
     "scatter": scatter,
+    "two_versions": two_versions,
     "settings": twenty_seeds.settings,
     "units": twenty_seeds.units,
     "blocks": twenty_seeds.blocks,

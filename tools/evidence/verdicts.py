@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geoalign.statistics import Interval
+import numpy as np
+
+from geoalign.statistics import Interval, mean_interval
 from tools.evidence.comparisons import RIVALS
 from tools.evidence.runs import Setting
 
@@ -54,6 +56,14 @@ def gains_by_seed(setting: Setting, arm: str = "denoise") -> list[float]:
     of_grpo = setting.level.scores("grpo")
     of_arm = setting.level.scores(arm)
     return [of_arm[seed] - of_grpo[seed] for seed in sorted(of_grpo.keys() & of_arm.keys())]
+
+
+def difference(setting: Setting, other: Setting, arm: str = "denoise") -> Interval:
+    """An arm's scores at one setting minus those of the same arm and seeds at another one, with seeds as units."""
+    scores = setting.level.scores(arm)
+    of_other = other.level.scores(arm)
+    shared = sorted(scores.keys() & of_other.keys())
+    return mean_interval(np.array([scores[seed] - of_other[seed] for seed in shared]))
 
 
 def not_far_below(settings: Sequence[Setting], arm: str = "denoise") -> Verdict:

@@ -63,14 +63,6 @@ def test_rates_of_which_nothing_is_known_change_nothing():
     assert curation.metrics["corrected"] == 0
 
 
-def test_verdicts_of_a_coin_change_nothing():
-    """The estimated rates always give a J above 0, so that advantages would be divided by what chance left of it."""
-    for seed in range(3):
-        curation = NoiseCorrected(correction="backward").curate(answered((0.5, 0.5), seed, groups=100))
-        assert curation.advantages is None
-        assert curation.metrics["corrected"] == 0
-
-
 def test_only_the_last_batches_count():
     curator = NoiseCorrected(window=1)
     curator.curate(answered((0.4, 0.4), 0))

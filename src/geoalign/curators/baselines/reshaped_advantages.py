@@ -17,9 +17,7 @@ from geoalign.intervals import mean_of
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.ties import power_of_two
-from geoalign.noise.channel import NoiseFit
-from geoalign.noise.identification import LEAST_GAIN
-from geoalign.noise.posterior import Posterior, infer
+from geoalign.noise.posterior import infer
 from geoalign.noise.rows import joined_batches, noisy_rows
 from geoalign.settings import Count, OpenShare, Positive, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -223,8 +221,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
 
     Rates that are not given are estimated from answers and identical responses over the last `window` batches
     (`geoalign.noise.posterior`). Learning from noisy verdicts takes J = 1 - rho0 - rho1 = TPR - FPR above 0 (arXiv
-    2601.04411). The batch stays as it is where rates cannot be estimated, where J is not above 0, and where chance
-    explains the verdicts nearly as well as the estimated rates do: these always give a J above 0, even of a coin.
+    2601.04411), which is among the metrics. The batch stays as it is where rates cannot be estimated, or where J is not
+    above 0. Of two estimated rates it always is, even of a coin: nothing here tests whether they may be believed.
 
     Heeds `answers`, `response_keys` and `trusted`, if a rate is estimated.
     """
@@ -280,9 +278,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
             if bool(rows.scored.any()):
                 self._past = [*self._past, dict(vars(rows))][-self.config.window :]
             if self._past:
-                posterior = infer(joined_batches(self._past, 1.0), None, least_slope=1.0)
-                if _better_than_chance(posterior):
-                    estimated = posterior.metrics
+                estimated = infer(joined_batches(self._past, 1.0), None, least_slope=1.0).metrics
         rho0 = self.config.false_positive_rate
         if rho0 is None:
             rho0 = estimated.get("false_positive_rate", math.nan)
@@ -290,10 +286,3 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         if rho1 is None:
             rho1 = 1 - estimated.get("true_positive_rate", math.nan)
         return rho0, rho1
-
-
-def _better_than_chance(posterior: Posterior) -> bool:
-    """Whether the fitted rates explain the verdicts clearly better than one rate for right and wrong answers."""
-    if posterior.units is None or not posterior.fit:
-        return False
-    return posterior.units.log_likelihood_gain(NoiseFit(**posterior.fit)) >= LEAST_GAIN

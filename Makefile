@@ -44,8 +44,8 @@ types:
 suite:
 	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke and not real and not pages"
 
-pages: $(VENV)/.dev ## The audit's and a comparison's page in Chromium, where there is one, and the notebooks
-	$(PYTEST) --dist loadfile tests/audit/page tests/lab/compare tests/test_notebooks.py -m "pages and not slow"
+pages: $(VENV)/.dev ## The audit's and a comparison's page in Chromium, where there is one, the notebooks, and the evidence
+	$(PYTEST) --dist loadfile tests/audit/page tests/lab/compare tests/test_notebooks.py tests/test_evidence.py -m "pages and not slow"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
 	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke

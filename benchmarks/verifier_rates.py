@@ -5,11 +5,16 @@
 `FOLDER` holds `gsm8k_solutions.jsonl` (`example_model_solutions.jsonl` of github.com/openai/grade-school-math) and
 `math_cot_100.jsonl` (of `evaluation/data/eval_rm_maj_example` in github.com/QwenLM/Qwen2.5-Math); what is not there is
 left out. `--claims` keeps every claim with the truth, from which verifier_rates.md and the pages on evidence count.
+
+    python -m benchmarks.verifier_rates --coins 40
+
+simulates so many coins in each of 36 settings, and counts how many pass the test against chance.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import re
@@ -23,8 +28,12 @@ import pandas
 import torch
 from tools.evidence.audit import Claim
 
+from geoalign import Rollouts
 from geoalign.answers.boxed import boxed_answer
 from geoalign.audit.verdicts import VerdictAudit
+from geoalign.method.groups import canonical_order
+from geoalign.noise.error_rates import LEAST_GAIN_OF_RATES, patterns_in
+from geoalign.noise.rows import noisy_rows
 
 RATES = ("false_positive_rate", "false_negative_rate")
 RECIPE = Path(__file__).parents[1] / "recipes" / "rollouts" / "substring_reward.jsonl"
@@ -324,6 +333,48 @@ def respelt_tables(worlds: int) -> Iterator[tuple[str, str, pandas.DataFrame]]:
         )
 
 
+# --- the test against chance ------------------------------------------------------------------------------------------
+
+
+def coin_rollouts(rng: np.random.Generator, *, prompts: int, size: int, share_right: float, rivals: int) -> Rollouts:
+    """Rollouts whose verdicts are a coin's, which accepts 20% to 80% of them, right or wrong alike.
+
+    Args:
+        prompts: groups of `size` rollouts each.
+        share_right: of all rollouts; prompts differ in how hard they are.
+        rivals: wrong answers that there are to a prompt.
+    """
+    group = np.repeat(np.arange(prompts), size)
+    chance = rng.beta(2 * share_right, 2 * (1 - share_right), prompts)
+    right = rng.random(len(group)) < chance[group]
+    shares = rng.dirichlet(np.full(rivals, 0.5), prompts).cumsum(axis=1)
+    wrong = 1 + np.minimum((rng.random((len(group), 1)) > shares[group]).sum(axis=1), rivals - 1)
+    draws = rng.random(len(group))
+    accepted = draws < rng.uniform(0.2, 0.8)
+    return Rollouts(
+        rewards=torch.from_numpy(accepted.astype(np.float32)),
+        groups=torch.from_numpy(group),
+        answers=[str(answer) for answer in np.where(right, 0, wrong)],
+    )
+
+
+def coins_that_pass(each: int) -> tuple[int, int]:
+    """How many coins pass `LEAST_GAIN_OF_RATES`, and how many were simulated: `each` in 36 settings."""
+    passed = simulated = 0
+    for setting in itertools.product((50, 100, 400), (8, 16), (0.15, 0.5, 0.8), (2, 20)):
+        prompts, size, share_right, rivals = setting
+        for seed in range(each):
+            rng = np.random.default_rng([seed, prompts, size, int(share_right * 100), rivals])
+            rollouts = coin_rollouts(rng, prompts=prompts, size=size, share_right=share_right, rivals=rivals)
+            rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
+            patterns = patterns_in(rows)
+            assert patterns is not None
+            fit = patterns.units.fit({}, rounds=1000)
+            passed += patterns.units.log_likelihood_gain(fit) >= LEAST_GAIN_OF_RATES
+            simulated += 1
+    return passed, simulated
+
+
 def write(path: Path, found: list[Claim]) -> None:
     """Every claim as one line of a JSON list; a truth of no rows is null."""
     lines = [json.dumps(asdict(claim)) for claim in found]
@@ -335,9 +386,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of real solutions")
     parser.add_argument("--worlds", type=int, default=0, help="made tables of each kind")
     parser.add_argument("--claims", type=Path, help="JSON file that every claim is written to")
+    parser.add_argument("--coins", type=int, default=0, help="simulated coins of each of 36 settings, and nothing else")
     parser.add_argument("--each", action="store_true", help="print every claim")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.coins:
+        passed, simulated = coins_that_pass(options.coins)
+        print(f"{passed} of {simulated:,} simulated coins pass the test against chance ({passed / simulated:.1%}).")
+        return
     found = defaultdict(list)
     for tables in (real_tables(options.data), made_tables(options.worlds), respelt_tables(options.worlds)):
         for kind, name, frame in tables:

@@ -13,6 +13,9 @@ from geoalign.files.columns import Series
 from geoalign.method.density import sparse_tail
 from geoalign.statistics import Interval
 
+# Reading and analysing every comparison takes twenty seconds.
+pytestmark = pytest.mark.pages
+
 BY_NAME = {page.name: page for page in pages.PAGES}
 DECLARING = [page for page in pages.PAGES if page.values]
 

@@ -9,7 +9,7 @@ from tests.shared.dumps import write_lines
 
 from geoalign.audit.golds import suspicions
 from geoalign.audit.words.datasheet import exported
-from geoalign.audit.words.golds import suspicious_golds
+from geoalign.audit.words.golds import golds_table, suspicious_golds
 from geoalign.errors import ConfigError
 
 WRONG = (4, 11)
@@ -180,6 +180,16 @@ def test_where_few_answers_are_accepted_the_ranking_is_not_trusted(run, rollouts
     assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 4 / 160)
     assert not found["suspicious_golds"]["trusted"]
     assert "only 45.0% of the answers were accepted" in suspicious_golds(found)
+
+
+@pytest.mark.parametrize("rows", [answered(), with_few_accepted()], ids=["ranked", "not trusted"])
+def test_of_a_file_without_gold_answers_only_the_verifier_s_own_is_spoken_of(run, tmp_path, rows):
+    without = [{name: value for name, value in row.items() if name != "gold"} for row in rows]
+    summary = run(write_lines(tmp_path / "rollouts.jsonl", without), curator="denoise")
+    said = suspicious_golds(summary)
+    assert "the gold answer" not in said
+    assert "to have a wrong gold answer" not in said
+    assert "gold" not in golds_table(summary, most=5)
 
 
 def test_texts_are_left_out_of_a_redacted_audit(run, rollouts, tmp_path):

@@ -47,7 +47,7 @@ _FILES = {
     VERDICTS_FILE: "what every verifier says of each rollout",
     CHECKS_FILE: "rows drawn at random, to be labelled right or wrong",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
-    GOLDS_FILE: "gold answers that other answers rival, for a spreadsheet",
+    GOLDS_FILE: "prompts whose most frequent answer was refused",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
 }

@@ -21,19 +21,30 @@ def suspicious_golds(summary: Summary) -> str:
         return ""
     prompts = counted(found["problems"], "prompt")
     doubt = doubt_of_ranking(found)
+    in_file = files_have_golds(summary)
     if found["suspicious"]:
         seems = "seems" if found["suspicious"] == 1 else "seem"
+        fault = "to have a wrong gold answer" if in_file else "to be judged by a wrong gold answer"
+        agreed = "another answer, which was refused" if in_file else "an answer that was refused"
         said = (
-            f"{found['suspicious']:,} of {prompts} {seems} to have a wrong gold answer: most responses agree on "
-            "another answer, which was refused. The score compares how right and wrong answers agree in this file. A "
-            "mistake that the model makes every time looks the same, so look at each."
+            f"{found['suspicious']:,} of {prompts} {seems} {fault}: most responses agree on {agreed}. "
+            "The score compares how right and wrong answers agree in this file. A mistake that the model makes every "
+            "time looks the same, so look at each."
         )
         return f"{said} {doubt}" if doubt else said
-    rivalled = f"On {found['rivalled']:,} of {prompts} a refused answer is given more often than the gold answer."
+    rivalled = found["rivalled"]
+    accepted = "the gold answer" if in_file else "any accepted one"
+    said = f"On {rivalled:,} of {prompts} a refused answer is given more often than {accepted}."
     if doubt:
-        unknown = "Whether the gold answer or the model is wrong there cannot be told from the answers."
-        return f"{rivalled} {unknown} {doubt}"
-    return f"{rivalled} By how right and wrong answers agree in this file, the model is rather wrong there."
+        judge = "the gold answer" if in_file else "the verifier"
+        return f"{said} Whether {judge} or the model is wrong there cannot be told from the answers. {doubt}"
+    return f"{said} By how right and wrong answers agree in this file, the model is rather wrong there."
+
+
+def files_have_golds(summary: Summary) -> bool:
+    """Whether a file of the audit holds gold answers: else only the verifier's own are spoken of; not known is yes."""
+    known = summary.get("gold_answers")
+    return known is None or known["golds"] > 0
 
 
 def doubt_of_ranking(found: Mapping[str, Any]) -> str:
@@ -54,13 +65,12 @@ def doubt_of_ranking(found: Mapping[str, Any]) -> str:
 def golds_table(summary: Summary, *, most: int) -> dict[str, list[str]]:
     """The most suspicious prompts as columns, by what stands above them."""
     rows = listed_golds(summary, most=most)
-    table = {
-        "prompt": [str(row["problem"]) for row in rows],
-        "gold": [row["gold"] or "-" for row in rows],
-        "proposed": [row["proposed"] or "-" for row in rows],
-        "agree": [f"{row['copies']:,} of {row['rollouts']:,}" for row in rows],
-        "score": [f"{row['score']:.2f}" for row in rows],
-    }
+    table = {"prompt": [str(row["problem"]) for row in rows]}
+    if files_have_golds(summary):
+        table["gold"] = [row["gold"] or "-" for row in rows]
+    table["proposed"] = [row["proposed"] or "-" for row in rows]
+    table["agree"] = [f"{row['copies']:,} of {row['rollouts']:,}" for row in rows]
+    table["score"] = [f"{row['score']:.2f}" for row in rows]
     if any(len(row["votes"]) > 1 for row in rows):
         table["accepted by"] = [_accepting(row["votes"]) for row in rows]
     return table

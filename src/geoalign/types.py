@@ -13,8 +13,9 @@ from torch import Tensor
 
 from geoalign.errors import InputError
 
-# What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
-SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
+# What a second verifier says of rows of the batch, asked for these rows alone: whether a row is right, or its reward;
+# None of one that it could not judge.
+SecondRewards = Callable[[Sequence[int]], Sequence[bool | float | None]]
 # Kind and rank of the tensors.
 _TENSORS = {
     "rewards": ("float", 1),
@@ -73,7 +74,8 @@ class Rollouts:
             or two of them may be one. Whoever reads answers heeds it.
         components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
             where it could not score a row.
-        second_rewards: returns the rewards of a second, costlier verifier for a few rows, given by index.
+        second_rewards: returns what a second, costlier verifier says of a few rows, given by index: for each whether it
+            is right (a truth value) or its reward (a number).
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field

@@ -33,18 +33,18 @@ def test_a_function_gets_columns_and_the_gold_answer_under_one_name():
         assert answer == solution
         return [float(gold in text) for gold, text in zip(answer, completions, strict=True)]
 
-    assert asking(strict).rewards(ROWS) == [0.0, 1.0, 0.0]
+    assert asking(strict).verdicts(ROWS) == [0.0, 1.0, 0.0]
 
 
 def test_math_verify_compares_with_the_gold_answer_alone():
     """A column that happens to be called as the audit calls what a response answers is not taken for it."""
     rows = [{**row, "final_answer": "2"} for row in ROWS]
-    assert asking("math_verify").rewards(rows) == [0.0, 1.0, 0.0]
+    assert asking("math_verify").verdicts(rows) == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("gold", ["One and one make \\boxed{2}.", "One and one.\n#### 2", ["2"], 2, ["7", "2"]])
 def test_math_verify_reads_the_answer_of_a_whole_solution(gold):
-    assert asking("math_verify").rewards([{**row, "solution": gold} for row in ROWS]) == [0.0, 1.0, 0.0]
+    assert asking("math_verify").verdicts([{**row, "solution": gold} for row in ROWS]) == [0.0, 1.0, 0.0]
 
 
 def test_the_first_gold_answer_that_is_there_counts():
@@ -72,7 +72,7 @@ def test_what_is_no_verdict_is_none(said, rewards):
             raise said
         return said
 
-    assert asking(judge).rewards(ROWS) == rewards
+    assert asking(judge).verdicts(ROWS) == rewards
 
 
 def test_a_function_that_takes_too_long_is_left_behind_and_asked_again_once_it_has_ended(caplog):
@@ -85,10 +85,10 @@ def test_a_function_that_takes_too_long_is_left_behind_and_asked_again_once_it_h
     second = asking(judge, seconds=0.1)
     with caplog.at_level(logging.WARNING):
         started = time.monotonic()
-        assert second.rewards(ROWS) == [None] * 3
+        assert second.verdicts(ROWS) == [None] * 3
         assert time.monotonic() - started < 5
         started = time.monotonic()
-        assert second.rewards(ROWS) == [None] * 3
+        assert second.verdicts(ROWS) == [None] * 3
         assert time.monotonic() - started < 1
     first, later = caplog.messages
     why = "no verdicts within 0.1 s"
@@ -96,7 +96,7 @@ def test_a_function_that_takes_too_long_is_left_behind_and_asked_again_once_it_h
     assert "an earlier call has not ended" in later
     goes_on.set()
     second._thread.join()
-    assert second.rewards(ROWS) == [1.0] * 3
+    assert second.verdicts(ROWS) == [1.0] * 3
 
 
 def test_an_asynchronous_function_is_cancelled():
@@ -111,7 +111,7 @@ def test_an_asynchronous_function_is_cancelled():
             cancelled.set()
         return [1.0] * len(completions)
 
-    assert asking(judge, seconds=0.1).rewards(ROWS) == [None] * 3
+    assert asking(judge, seconds=0.1).verdicts(ROWS) == [None] * 3
     assert cancelled.wait(5)
 
 
@@ -123,7 +123,7 @@ def test_the_verdicts_that_a_command_printed_in_time_count(tmp_path, caplog):
         "    print(json.dumps({'correct': json.loads(line)['answer'] in json.loads(line)['response']}), flush=True)",
     )
     with caplog.at_level(logging.WARNING):
-        assert asking(slow, seconds=2.0).rewards(ROWS) == [0.0, 1.0, None]
+        assert asking(slow, seconds=2.0).verdicts(ROWS) == [0.0, 1.0, None]
     [said] = [record.getMessage() for record in caplog.records]
     assert "got 2 before it timed out after 2 s; 1 of 3 rows stay as they are" in said
 
@@ -140,14 +140,14 @@ def test_a_failure_is_said_once_as_long_as_it_is_the_same(caplog):
     second = asking(judge)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            second.rewards(ROWS)
+            second.verdicts(ROWS)
     assert [record.getMessage().partition("Error: ")[2][0] for record in caplog.records] == ["a", "a", "b"]
 
 
 def test_without_any_gold_answer_math_verify_says_what_to_set(caplog):
     second = asking("math_verify", gold=("truth",))
     with caplog.at_level(logging.WARNING):
-        assert second.rewards(ROWS) == [None] * 3
+        assert second.verdicts(ROWS) == [None] * 3
     [said] = [record.getMessage() for record in caplog.records]
     assert "needs gold answers: expected one in truth, got none; set rollout_fields.gold_answers" in said
 

@@ -8,6 +8,7 @@ import torch
 
 from geoalign import CURATORS, GRPO, Curator, Monitor, Rollouts
 from geoalign.curators.appeals import Appeals
+from geoalign.curators.choosers import CHOOSERS
 from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import agreement
@@ -209,6 +210,30 @@ def test_a_verdict_that_differs_from_the_reward_by_rounding_overturns_nothing():
     curator = Appeals(curator="grpo", choose="random", budget=8)
     curation = curator.curate(replace(rollouts, second_rewards=lambda rows: [second[row] for row in rows]))
     assert curation.metrics["overturned"] == 1
+
+
+@pytest.mark.parametrize("choose", CHOOSERS)
+def test_truth_values_decide_alike_whatever_the_two_rewards_are(choose):
+    """A verifier that pays -1 and 1, and a second one that says true and false, as Math-Verify does."""
+    generator = torch.Generator().manual_seed(0)
+    right = torch.rand(128, generator=generator) < 0.5
+    observed = torch.where(torch.rand(128, generator=generator) < 0.3, ~right, right).float()
+    zero_one = Rollouts(
+        rewards=observed,
+        groups=torch.arange(16).repeat_interleave(8),
+        hidden=torch.randn(128, 4, generator=generator),
+        answers=["right" if each else f"wrong {row % 2}" for row, each in enumerate(right.tolist())],
+        second_rewards=lambda rows: [bool(right[row]) for row in rows],
+    )
+    opposite = replace(zero_one, rewards=2 * observed - 1)
+    curations = []
+    for rollouts in (zero_one, opposite):
+        curator = Appeals(Denoise(geometry="none"), choose=choose, budget=13)
+        curations.append(curator.curate(rollouts, generator=torch.Generator().manual_seed(1)))
+    of_zero_one, of_opposite = curations
+    assert of_zero_one.metrics["overturned"] > 0
+    assert of_opposite.metrics["overturned"] == of_zero_one.metrics["overturned"]
+    torch.testing.assert_close(of_opposite.rewards, 2 * of_zero_one.rewards - 1, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("budget", "drawn"), [(1, 0), (2, 1), (3, 1), (8, 2), (10, 3)])

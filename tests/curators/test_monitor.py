@@ -231,6 +231,17 @@ def test_random_checks_tell_the_rates_where_verdicts_cannot():
     assert math.isnan(metrics["false_positive_rate_low"])
 
 
+def test_truth_values_tell_the_rates_whatever_the_two_rewards_are():
+    fooled = judged(where_one_wrong_answer_passes(verdicts(0, groups=60)))
+    truths = replace(fooled, second_rewards=lambda rows: [bool(each) for each in fooled.second_rewards(rows)])
+    found = []
+    for rollouts in (fooled, replace(truths, rewards=10 * truths.rewards)):
+        monitor = Monitor(curator=GRPO(), checks=60, check_window=60)
+        found.append(monitor.curate(rollouts, generator=torch.Generator().manual_seed(0)).metrics)
+    for name in ("checked_false_positive_rate", "checked_false_negative_rate"):
+        assert with_ends(found[0], name) == with_ends(found[1], name)
+
+
 def test_a_bound_on_a_checked_rate_raises_an_alarm(caplog):
     monitor = Monitor(curator=GRPO(), checks=192, bounds={"checked_false_positive_rate": 0.2})
     metrics = monitor.curate(judged(verdicts(0, wrong=0.5))).metrics

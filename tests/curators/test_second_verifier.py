@@ -8,7 +8,15 @@ import torch
 
 from geoalign import Rollouts
 from geoalign.curators.second_verifier import SecondVerifierGuard, ask, questions_about
+from geoalign.curators.verdict_values import VerdictValues
 from geoalign.errors import ConfigError, InputError, MissingExtraError, ServiceError
+
+
+def asked(questions, second_rewards, rewards=(0.0, 1.0, 0.0, 1.0, 0.0), values=None):
+    rollouts = Rollouts(
+        rewards=torch.tensor(rewards), groups=torch.zeros(len(rewards), dtype=torch.long), second_rewards=second_rewards
+    )
+    return ask(questions, rollouts, values)
 
 
 def returning(value):
@@ -51,7 +59,7 @@ def test_what_fails_as_a_whole_answers_nothing_and_is_said_once(value, said, cap
 )
 def test_without_the_guard_an_error_says_what_was_returned(value, said):
     with pytest.raises(InputError, match=said):
-        ask([[0], [1]], returning(value))
+        asked([[0], [1]], returning(value))
 
 
 @pytest.mark.parametrize("wrong", ["1.0", [1.0], math.inf, 1e39, 10**400, object()])
@@ -65,6 +73,30 @@ def test_a_verdict_of_another_kind_is_none_and_the_others_hold(wrong, caplog):
 def test_numbers_of_any_kind_are_verdicts_and_none_is_no_failure(given, caplog):
     assert SecondVerifierGuard().of(returning(given))([0, 1]) == [1.0, None]
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("rewards", "values", "rewards_of_truths"),
+    [
+        # Row 0 is called right, row 1 wrong, row 2 right and row 3 wrong.
+        ((-1.0, 1.0, 1.0, -1.0), VerdictValues(-1.0, 1.0), [1.0, -1.0, 1.0, -1.0]),
+        ((0.0, 10.0, 10.0, 0.0), VerdictValues(0.0, 10.0), [10.0, 0.0, 10.0, 0.0]),
+        # A bonus of 0.1 stays where the verdicts agree.
+        ((0.0, 1.0, 1.1, 0.1), VerdictValues(0.0, 1.0), [1.0, 0.0, 1.1, 0.1]),
+        # Values that no batch has shown.
+        ((-1.0, -1.0, -1.0, -1.0), None, [1.0, -1.0, 1.0, -1.0]),
+        ((1.0, 1.0, 1.0, 1.0), None, [1.0, 0.0, 1.0, 0.0]),
+        ((0.2, 3.5, 1.7, -4.0), None, [1.0, 0.0, 1.0, 0.0]),
+    ],
+)
+def test_a_truth_value_gives_the_reward_that_says_so(rewards, values, rewards_of_truths):
+    truths = SecondVerifierGuard().of(returning([True, np.bool_(False), True, False]))
+    assert asked([[0], [1], [2], [3]], truths, rewards, values).values == pytest.approx(rewards_of_truths)
+
+
+def test_a_number_is_the_reward_itself():
+    numbers = SecondVerifierGuard().of(returning([1.0, 0.0]))
+    assert asked([[0], [1]], numbers, (-1.0, 1.0), VerdictValues(-1.0, 1.0)).values == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("error", [ConfigError("reward.appeals: unknown"), MissingExtraError("pip install ...")])
@@ -86,7 +118,7 @@ def test_identical_responses_are_asked_about_once():
     )
     questions = questions_about([4, 0, 1, 2, 3], rollouts, among=range(5))
     assert questions == [[4, 2], [0, 1], [3]]
-    verdicts = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
+    verdicts = asked(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
     assert verdicts.rows == [4, 2, 3]
     assert verdicts.values == [1.0, 1.0, 1.0]
     assert verdicts.missing == 1

@@ -83,13 +83,13 @@ class SecondVerifier:
     def field(self, rows_of: Callable[[Sequence[int]], Rows]) -> SecondRewards:
         """The field `second_rewards` of a batch; `rows_of` makes the rows of these numbers, each with `prompt` and
         `response` and what else the engine knows of it."""
-        return lambda asked: self.rewards(rows_of(asked))
+        return lambda asked: self.verdicts(rows_of(asked))
 
-    def rewards(self, rows: Rows) -> list[float | None]:
-        """The reward of each row; None where it has no verdict."""
+    def verdicts(self, rows: Rows) -> list[Verdict]:
+        """The verdict on each row, whether it is right or its reward; None where there is none."""
         questions = [self._question(row) for row in rows]
         verdicts, failure = self._verdicts(questions)
-        return self._guard.rewards(verdicts, rows=len(rows), failure=failure)
+        return self._guard.verdicts(verdicts, rows=len(rows), failure=failure)
 
     def check_gold(self, dataset: Any) -> None:
         """Raises ConfigError where the verifier needs gold answers, and the rows of a data set (dicts) have none.

@@ -39,13 +39,14 @@ def awaited(result: Any, seconds: float | None = None) -> Any:
         raise
 
 
-def reward_list(result: Any, rows: int, *, by: str) -> list[float | None]:
+def reward_list(result: Any, rows: int, *, by: str, truth_values: bool = False) -> list[float | None]:
     """The rewards that a reward function returned for its completions, as numbers; None where it gave none.
 
     Args:
         result: a list, tuple, generator, array or tensor of numbers (single tensors among them) and None.
         rows: how many completions there are.
         by: the function, for messages.
+        truth_values: truth values stay what they are, as of a verifier; else they are 1 and 0.
 
     Raises:
         InputError: one value for all, another number of rewards, or an entry that is no number.
@@ -63,14 +64,16 @@ def reward_list(result: Any, rows: int, *, by: str) -> list[float | None]:
         )
     if len(values) != rows:
         raise InputError(f"{expected}; got {len(values)}. Return one reward for each of `completions`, in their order")
-    return [_number(value, expected, row) for row, value in enumerate(values)]
+    return [_number(value, expected, row, truth_values=truth_values) for row, value in enumerate(values)]
 
 
-def _number(value: Any, expected: str, row: int) -> float | None:
+def _number(value: Any, expected: str, row: int, *, truth_values: bool) -> float | None:
     """One entry of what a reward function returned as a number; InputError, which begins with `expected`, for none."""
     if value is None:
         return None
     plain = value.tolist() if hasattr(value, "tolist") else value
+    if truth_values and isinstance(plain, bool):
+        return plain
     try:
         # A text such as "1.0" is more likely a judge's reply that nobody has read.
         if isinstance(plain, (str, bytes)):

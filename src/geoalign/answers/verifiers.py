@@ -259,7 +259,7 @@ def _function(function: RewardFunction, name: str, rows: Rows, seconds: float | 
     fields = dict.fromkeys(field for row in rows for field in row if field not in ("prompt", "completion", "response"))
     columns = {field: [row.get(field) for row in rows] for field in fields}
     said = awaited(function(prompts=prompts, completions=completions, **columns), seconds)
-    return [None if value != value else value for value in reward_list(said, len(rows), by=name)]
+    return [None if value != value else value for value in reward_list(said, len(rows), by=name, truth_values=True)]
 
 
 def _completion(row: Mapping[str, Any]) -> Any:

@@ -200,7 +200,7 @@ class Appeals(Holder[AppealsConfig]):
         trial = self._trial(rollouts)
         inquiry = Inquiry(rollouts)
         drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
-        inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)))
+        inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)), self._seen_verdicts)
         self._ask_about_chosen_rows(inquiry, trial.scores, generator)
         judged_rows = torch.tensor(inquiry.judged_rows, dtype=torch.long, device=rollouts.rewards.device)
         judged = set(inquiry.judged_rows)
@@ -233,7 +233,7 @@ class Appeals(Holder[AppealsConfig]):
             affordable = questions[: self.config.budget - inquiry.questions]
             if not affordable:
                 break
-            inquiry.ask(affordable)
+            inquiry.ask(affordable, self._seen_verdicts)
             if not self._chooser.in_rounds:
                 break
 
@@ -345,10 +345,10 @@ class Inquiry:
         self.questions = 0
         self.unjudged = 0
 
-    def ask(self, questions: Sequence[Question]) -> None:
-        """Asks all questions in one call; a verdict of None or NaN is none."""
-        assert self.rollouts.second_rewards is not None
-        verdicts = ask(questions, self.rollouts.second_rewards)
+    def ask(self, questions: Sequence[Question], seen_verdicts: SeenVerdicts) -> None:
+        """Asks all questions in one call; `seen_verdicts` tells the rewards that truth values stand for."""
+        known = seen_verdicts.values(self.observed, trusted_rewards(self.rollouts))
+        verdicts = ask(questions, self.rollouts, known)
         self.questions += len(questions)
         self.unjudged += verdicts.missing
         self.judged_rows += verdicts.rows

@@ -185,7 +185,8 @@ class Monitor(Holder[MonitorConfig]):
         assert rollouts.second_rewards is not None
         drawn = draw_rows(rollouts, self.config.checks, generator)
         questions = questions_about(drawn, rollouts, among=drawn)
-        verdicts = ask(questions, self._guard.of(rollouts.second_rewards))
+        guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
+        verdicts = ask(questions, guarded, self._random_checks.verdict_values(rollouts))
         self._random_checks.add(rollouts, verdicts.rows, verdicts.values)
         checks = self._random_checks.metrics(len(verdicts.rows))
         return {**checks, "appeals_unanswered": float(verdicts.missing)}

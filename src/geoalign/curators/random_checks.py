@@ -14,7 +14,7 @@ from geoalign.curators.alarms import raise_alarm
 from geoalign.curators.choosers import shuffled
 from geoalign.curators.saved_settings import check_state_keys
 from geoalign.curators.second_verifier import open_rows, rows_to_ask_about
-from geoalign.curators.verdict_values import SeenVerdicts
+from geoalign.curators.verdict_values import SeenVerdicts, VerdictValues
 from geoalign.intervals import Interval
 from geoalign.types import Rollouts
 
@@ -53,6 +53,11 @@ class RandomChecks:
         self._closed: list[WindowCounts] = []
         # The rates that are higher than at the start, by name.
         self._raised: list[str] = []
+
+    def verdict_values(self, rollouts: Rollouts) -> VerdictValues | None:
+        """The values of wrong and right rows in a batch, before it is checked; None where they are not known."""
+        no_verdicts = torch.empty(0, dtype=torch.float64)
+        return self._seen_verdicts.values(rollouts.rewards[open_rows(rollouts)], no_verdicts)
 
     def add(self, rollouts: Rollouts, rows: Sequence[int], verdicts: Sequence[float]) -> None:
         """Counts the checks of a batch, and raises an alarm where they close a window that asks for one.

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.curators.alarms import warn
 from geoalign.curators.curator import tie_order
+from geoalign.curators.verdict_values import VerdictValues, values_of_lone_reward
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
 from geoalign.text import one_line
@@ -91,32 +93,44 @@ def questions_about(rows: Iterable[int], rollouts: Rollouts, *, among: Iterable[
     return list(questions.values())
 
 
-def ask(questions: Sequence[Question], second_rewards: SecondRewards) -> Verdicts:
-    """Asks all questions in one call; a verdict of None or NaN is none.
+def ask(questions: Sequence[Question], rollouts: Rollouts, values: VerdictValues | None) -> Verdicts:
+    """Asks the batch's second verifier all questions in one call; a verdict of None or NaN is none.
+
+    A number is the reward of the rows. A truth value says whether they are right, and gives the reward that says so
+    (`VerdictValues.reward_of`).
+
+    Args:
+        values: of right and wrong rows among the rewards. Where they are not known, nor told by rewards that are all
+            equal (`values_of_lone_reward`), a truth value is 1 or 0.
 
     Raises:
         InputError: the second verifier returns anything but a list with a number or None for each question.
     """
+    assert rollouts.second_rewards is not None
+    values = values or values_of_lone_reward(rollouts.rewards)
     rows: list[int] = []
     verdicts: list[float] = []
     missing = 0
-    for question, verdict in zip(questions, _verdicts_on(questions, second_rewards), strict=True):
+    for question, verdict in zip(questions, _verdicts_on(questions, rollouts.second_rewards), strict=True):
         if verdict is None:
             missing += 1
             continue
         rows += question
-        verdicts += [verdict] * len(question)
+        if isinstance(verdict, bool) and values is not None:
+            verdicts += [values.reward_of(verdict, float(rollouts.rewards[row])) for row in question]
+        else:
+            verdicts += [float(verdict)] * len(question)
     return Verdicts(rows=rows, values=verdicts, missing=missing)
 
 
-def _verdicts_on(questions: Sequence[Question], second_rewards: SecondRewards) -> list[float | None]:
+def _verdicts_on(questions: Sequence[Question], second_rewards: SecondRewards) -> list[bool | float | None]:
     """What the second verifier says on each question; raises InputError as `ask`."""
     if not questions:
         return []
     returned = second_rewards([question[0] for question in questions])
     try:
         given = _as_list(returned)
-        verdicts = [_reward(verdict) for verdict in given]
+        verdicts = [_read(verdict) for verdict in given]
     except InputError as error:
         raise InputError(f"second_rewards: {error}") from error
     if len(verdicts) != len(questions):
@@ -145,19 +159,19 @@ class SecondVerifierGuard:
         missing package are raised all the same.
         """
 
-        def answer(rows: Sequence[int]) -> list[float | None]:
+        def answer(rows: Sequence[int]) -> list[bool | float | None]:
             try:
                 given = _as_list(second_rewards(rows))
             except _STOPPING:
                 raise
             except Exception as error:
-                return self.rewards([], rows=len(rows), failure=f"{type(error).__name__}: {error}")
-            return self.rewards(given, rows=len(rows))
+                return self.verdicts([], rows=len(rows), failure=f"{type(error).__name__}: {error}")
+            return self.verdicts(given, rows=len(rows))
 
         return answer
 
-    def rewards(self, given: Sequence[Any], *, rows: int, failure: str | None = None) -> list[float | None]:
-        """The reward of each row; None where there is no verdict. Warns of a failure.
+    def verdicts(self, given: Sequence[Any], *, rows: int, failure: str | None = None) -> list[bool | float | None]:
+        """The verdict on each row, a truth value or its reward; None where there is none. Warns of a failure.
 
         Args:
             given: what the second verifier said of each row; where it is of another length, of none.
@@ -166,12 +180,12 @@ class SecondVerifierGuard:
         if len(given) != rows:
             failure = failure or f"it returned {len(given)} verdicts on {rows} rows"
             given = [None] * rows
-        rewards: list[float | None] = []
+        verdicts: list[bool | float | None] = []
         for verdict in given:
             try:
-                rewards.append(_reward(verdict))
+                verdicts.append(_read(verdict))
             except InputError as error:
-                rewards.append(None)
+                verdicts.append(None)
                 failure = failure or str(error)
         if failure is not None and failure != self._failure:
             warn(
@@ -179,21 +193,23 @@ class SecondVerifierGuard:
                 "%s: %s; %d of %d rows stay as they are, and the training goes on",
                 self._title,
                 one_line(masked(failure)),
-                rewards.count(None),
+                verdicts.count(None),
                 rows,
             )
         self._failure = failure
-        return rewards
+        return verdicts
 
 
-def _reward(verdict: Any) -> float | None:
-    """A verdict as a reward; None for None and NaN.
+def _read(verdict: Any) -> bool | float | None:
+    """A verdict as a truth value or as a number, which is a reward; None for None and NaN.
 
     Raises:
         InputError: it is no number, or too large for a reward.
     """
-    if verdict is None:
-        return None
+    if verdict is None or isinstance(verdict, bool):
+        return verdict
+    if isinstance(verdict, np.bool_):
+        return bool(verdict)
     try:
         # A text is none, though `float` reads some.
         number = None if isinstance(verdict, (str, bytes)) else float(verdict)

@@ -37,6 +37,16 @@ class VerdictValues:
         """[N] whether each reward is nearer to the high value; False for NaN."""
         return rewards > self.middle
 
+    def reward_of(self, right: bool, reward: float) -> float:
+        """The reward of a row that a second verifier calls right or wrong.
+
+        It is the row's own, with the bonus or penalty that may be in it, where that says so already; else the high or
+        the low value.
+        """
+        if (reward > self.middle) is right:
+            return reward
+        return self.high if right else self.low
+
     def lowest(self, rewards: Float[Tensor, " n"]) -> float:
         """The lowest reward between the middle and as far below the low value; the low value where none lies there.
 
@@ -131,6 +141,17 @@ class SeenVerdicts:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         self._known = VerdictValues(**state) if state else None
+
+
+def values_of_lone_reward(rewards: Float[Tensor, " n"]) -> VerdictValues | None:
+    """The usual values where all rewards are equal: 0 or less refuses what 1 accepts. None where nobody can know."""
+    different = _different(rewards[~rewards.isnan()])
+    if len(different) != 1:
+        return None
+    lone = float(different[0])
+    if lone <= 0:
+        return VerdictValues(lone, 1.0)
+    return VerdictValues(0.0, lone) if lone == 1 else None
 
 
 def _values_of_equal_rewards(rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:

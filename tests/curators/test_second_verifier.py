@@ -86,12 +86,21 @@ def test_numbers_of_any_kind_are_verdicts_and_none_is_no_failure(given, caplog):
         # Values that no batch has shown.
         ((-1.0, -1.0, -1.0, -1.0), None, [1.0, -1.0, 1.0, -1.0]),
         ((1.0, 1.0, 1.0, 1.0), None, [1.0, 0.0, 1.0, 0.0]),
-        ((0.2, 3.5, 1.7, -4.0), None, [1.0, 0.0, 1.0, 0.0]),
     ],
 )
 def test_a_truth_value_gives_the_reward_that_says_so(rewards, values, rewards_of_truths):
     truths = SecondVerifierGuard().of(returning([True, np.bool_(False), True, False]))
     assert asked([[0], [1], [2], [3]], truths, rewards, values).values == pytest.approx(rewards_of_truths)
+
+
+def test_among_scores_a_truth_value_is_no_verdict_and_that_is_said_once(caplog):
+    guard = SecondVerifierGuard("mine")
+    for _ in range(2):
+        verdicts = asked([[0], [1], [2]], guard.of(returning([True, 2.5, None])), (0.2, 3.5, 1.7))
+        guard.warn_of_unread(verdicts.unread)
+    assert (verdicts.rows, verdicts.values, verdicts.missing, verdicts.unread) == ([1], [2.5], 2, 1)
+    assert len(caplog.messages) == 1
+    assert "second verifier mine says true or false" in caplog.messages[0]
 
 
 def test_a_number_is_the_reward_itself():

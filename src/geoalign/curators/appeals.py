@@ -202,6 +202,7 @@ class Appeals(Holder[AppealsConfig]):
         drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
         inquiry.ask(questions_about(drawn, rollouts, among=rows_to_ask_about(rollouts)), self._seen_verdicts)
         self._ask_about_chosen_rows(inquiry, trial.scores, generator)
+        self._guard.warn_of_unread(inquiry.unread)
         judged_rows = torch.tensor(inquiry.judged_rows, dtype=torch.long, device=rollouts.rewards.device)
         judged = set(inquiry.judged_rows)
         return Hearing(
@@ -334,6 +335,7 @@ class Inquiry:
         rows_in_vain: those that were asked about in vain.
         questions: how many distinct responses were asked about.
         unjudged: how many of them got no verdict.
+        unread: how many of these were answered by a truth value that no reward stands for.
         observed: [B] the rewards before any verdict; NaN where a row was trusted already.
     """
 
@@ -344,6 +346,7 @@ class Inquiry:
         self.rows_in_vain: set[int] = set()
         self.questions = 0
         self.unjudged = 0
+        self.unread = 0
 
     def ask(self, questions: Sequence[Question], seen_verdicts: SeenVerdicts) -> None:
         """Asks all questions in one call; `seen_verdicts` tells the rewards that truth values stand for."""
@@ -351,6 +354,7 @@ class Inquiry:
         verdicts = ask(questions, self.rollouts, known)
         self.questions += len(questions)
         self.unjudged += verdicts.missing
+        self.unread += verdicts.unread
         self.judged_rows += verdicts.rows
         asked_rows = {row for question in questions for row in question}
         self.rows_in_vain |= asked_rows.difference(verdicts.rows)

@@ -38,11 +38,13 @@ class Verdicts:
         rows: the rows that have a verdict, with those that hold the same response as one that was asked about.
         values: the verdict on each.
         missing: how many questions got none.
+        unread: how many of these were answered by a truth value that no reward stands for.
     """
 
     rows: list[int]
     values: list[float]
     missing: int
+    unread: int
 
 
 def responses_of(rollouts: Rollouts) -> list[tuple[int, int]]:
@@ -101,7 +103,7 @@ def ask(questions: Sequence[Question], rollouts: Rollouts, values: VerdictValues
 
     Args:
         values: of right and wrong rows among the rewards. Where they are not known, nor told by rewards that are all
-            equal (`values_of_lone_reward`), a truth value is 1 or 0.
+            equal (`values_of_lone_reward`), as among scores, a truth value is no verdict.
 
     Raises:
         InputError: the second verifier returns anything but a list with a number or None for each question.
@@ -111,16 +113,19 @@ def ask(questions: Sequence[Question], rollouts: Rollouts, values: VerdictValues
     rows: list[int] = []
     verdicts: list[float] = []
     missing = 0
+    unread = 0
     for question, verdict in zip(questions, _verdicts_on(questions, rollouts.second_rewards), strict=True):
         if verdict is None:
             missing += 1
-            continue
-        rows += question
-        if isinstance(verdict, bool) and values is not None:
-            verdicts += [values.reward_of(verdict, float(rollouts.rewards[row])) for row in question]
+        elif not isinstance(verdict, bool):
+            rows += question
+            verdicts += [verdict] * len(question)
+        elif values is None:
+            unread += 1
         else:
-            verdicts += [float(verdict)] * len(question)
-    return Verdicts(rows=rows, values=verdicts, missing=missing)
+            rows += question
+            verdicts += [values.reward_of(verdict, float(rollouts.rewards[row])) for row in question]
+    return Verdicts(rows=rows, values=verdicts, missing=missing + unread, unread=unread)
 
 
 def _verdicts_on(questions: Sequence[Question], second_rewards: SecondRewards) -> list[bool | float | None]:
@@ -151,6 +156,7 @@ class SecondVerifierGuard:
         self._title = f"second verifier {name}".rstrip()
         # Why the last call failed; None: it did not.
         self._failure: str | None = None
+        self._warned_of_unread = False
 
     def of(self, second_rewards: SecondRewards) -> SecondRewards:
         """The second verifier, which now answers every question, if only by None.
@@ -169,6 +175,18 @@ class SecondVerifierGuard:
             return self.verdicts(given, rows=len(rows))
 
         return answer
+
+    def warn_of_unread(self, unread: int) -> None:
+        """Warns, once, that truth values say nothing beside these rewards (`Verdicts.unread`)."""
+        if unread and not self._warned_of_unread:
+            self._warned_of_unread = True
+            warn(
+                _LOG,
+                "%s says true or false, and the rewards do not show which two values mean so: %d questions count as "
+                "unanswered. Beside scores let it return rewards",
+                self._title,
+                unread,
+            )
 
     def verdicts(self, given: Sequence[Any], *, rows: int, failure: str | None = None) -> list[bool | float | None]:
         """The verdict on each row, a truth value or its reward; None where there is none. Warns of a failure.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from denoise_batches import applied, cosine, world
+from denoise_batches import answered, applied, cosine, world
 
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.denoise import Denoise
@@ -31,6 +31,20 @@ def test_advantages_come_nearer_to_the_true_ones(binary):
     wrong = rollouts.rewards != rollouts.true_rewards
     assert auroc(curation.scores.numpy(), wrong.numpy()) > 0.65
     assert torch.equal(curation.anomalous, curation.scores > 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "geometry", "alike"), [(world, "states", True), (answered, "none", False)], ids=["scores", "verdicts"]
+)
+def test_the_rule_where_nothing_can_be_known_is_for_verdicts_and_leaves_scores_alone(batch, geometry, alike):
+    with_rule = Denoise(geometry=geometry)
+    without_rule = Denoise(geometry=geometry, unidentified="modelled")
+    for seed in range(4):
+        rollouts = batch(seed, wrong=0.5)
+        kept = with_rule.curate(rollouts, generator=torch.Generator().manual_seed(seed))
+        modelled = without_rule.curate(rollouts, generator=torch.Generator().manual_seed(seed))
+    # Bit for bit.
+    assert torch.equal(kept.rewards, modelled.rewards) is alike
 
 
 @pytest.mark.parametrize("binary", [True, False])

@@ -108,6 +108,10 @@ def _of_what_is_kept() -> Named:
     yield "kept.by_answers", str(verdicts.kept(runs.KEPT, "denoise_answers"))
     five_40 = runs.KEPT[1]
     yield "kept.five_40_answers", f"{verdicts.share_kept(five_40, 'denoise_answers'):.0%}"
+    # Version 9 was not run beside the arm without the rule: its gain, on the same warm starts, is measured against that.
+    for name, kept, version_9 in zip(("three_40", "five_40"), runs.KEPT, runs.PRAISE.flipped, strict=True):
+        share = verdicts.gain(version_9, "denoise").estimate / verdicts.gain(kept, "denoise_modelled").estimate
+        yield f"kept.version_9_{name}", f"{share:.0%}"
     yield "recipe.verdict", str(verdicts.recovered(runs.RECIPE, "appeals_answers"))
     recipe = runs.RECIPE.level
     yield "recipe.before", plain(recipe.before(), 2)
@@ -130,3 +134,18 @@ def _of_smollm2() -> Named:
         yield f"{name}.below", f"{sum(each < 0 for each in gains)} of {len(gains)}"
         left = list(unchanged(level, "denoise"))
         yield f"{name}.unchanged", f"{sum(left)} of {len(left)}"
+    flipped = runs.SMOLLM2_FLIPPED
+    for arm in ("denoise_modelled", "denoise_expected"):
+        yield f"smollm2_flipped.{arm}_final", plain(flipped.level.final(arm), 2)
+        minus_grpo = verdicts.gain(flipped, arm)
+        yield f"smollm2_flipped.{arm}_gain", signed_number(minus_grpo.estimate, 3)
+        yield f"smollm2_flipped.{arm}_gain.interval", signed(minus_grpo)
+        gains = verdicts.gains_by_seed(flipped, arm)
+        yield f"smollm2_flipped.{arm}_above", f"{sum(each > 0 for each in gains)} of {len(gains)}"
+        minus_arm = verdicts.gain(flipped, "denoise", against=arm)
+        yield f"smollm2_flipped.minus_{arm}", signed_number(minus_arm.estimate, 3)
+        yield f"smollm2_flipped.minus_{arm}.interval", signed(minus_arm)
+    without_rule = verdicts.gains_by_seed(flipped, "denoise_modelled")
+    yield "smollm2_flipped.denoise_modelled_farthest_below", plain(-min(without_rule), 3)
+    with_rule = verdicts.gains_by_seed(flipped)
+    yield "smollm2_flipped.denoise_farthest_below", plain(-min(with_rule), 3)

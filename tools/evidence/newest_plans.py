@@ -108,7 +108,7 @@ def _of_what_is_kept() -> Named:
     yield "kept.by_answers", str(verdicts.kept(runs.KEPT, "denoise_answers"))
     five_40 = runs.KEPT[1]
     yield "kept.five_40_answers", f"{verdicts.share_kept(five_40, 'denoise_answers'):.0%}"
-    # Version 9 was not run beside the arm without the rule: its gain, on the same warm starts, is measured against that.
+    # Version 9 has no arm without the rule: its gain is measured against that of version 8, on the same warm starts.
     for name, kept, version_9 in zip(("three_40", "five_40"), runs.KEPT, runs.PRAISE.flipped, strict=True):
         share = verdicts.gain(version_9, "denoise").estimate / verdicts.gain(kept, "denoise_modelled").estimate
         yield f"kept.version_9_{name}", f"{share:.0%}"

@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -358,11 +358,15 @@ def coin_rollouts(rng: np.random.Generator, *, prompts: int, size: int, share_ri
     )
 
 
-def coins_that_pass(each: int) -> tuple[int, int]:
-    """How many coins pass `LEAST_GAIN_OF_RATES`, and how many were simulated: `each` in 36 settings."""
-    passed = simulated = 0
-    for setting in itertools.product((50, 100, 400), (8, 16), (0.15, 0.5, 0.8), (2, 20)):
-        prompts, size, share_right, rivals = setting
+# Prompts, responses to each, the share of right ones, and wrong answers that there are to a prompt.
+COIN_SETTINGS = tuple(itertools.product((50, 100, 400), (8, 16), (0.15, 0.5, 0.8), (2, 20)))
+
+
+def coins_that_pass(each: int, settings: Iterable[tuple[int, int, float, int]] = COIN_SETTINGS) -> tuple[int, int]:
+    """How many coins pass `LEAST_GAIN_OF_RATES`, and how many were simulated: `each` in every setting."""
+    passed = 0
+    simulated = 0
+    for prompts, size, share_right, rivals in settings:
         for seed in range(each):
             rng = np.random.default_rng([seed, prompts, size, int(share_right * 100), rivals])
             rollouts = coin_rollouts(rng, prompts=prompts, size=size, share_right=share_right, rivals=rivals)

@@ -1,4 +1,4 @@
-from benchmarks.verifier_rates import RATES, Claim, claims, made_tables, recipe
+from benchmarks.verifier_rates import RATES, Claim, claims, coins_that_pass, made_tables, recipe
 
 
 def test_the_example_is_bounded_and_holds():
@@ -20,3 +20,9 @@ def test_of_every_kind_of_verifier_a_table_is_claimed_upon():
     found = [claim for kind, name, table in made_tables(1) for claim in claims(kind, name, table)]
     assert len(found) == 24
     assert sum(claim.holds for claim in found) >= 22
+
+
+def test_hardly_a_coin_passes_the_test_against_chance():
+    passed, simulated = coins_that_pass(4, [(50, 8, 0.5, 2)])
+    assert simulated == 4
+    assert passed <= 1

@@ -25,7 +25,8 @@ from geoalign.noise.verdict_patterns import Patterns, patterns_of
 
 _SMALLEST = 1e-30
 # By so much (natural logarithm) the model must explain the verdicts better than chance does. Of 1,440 simulated coins
-# 1.3% do. In `denoise`, whose fit has fewer features and limits of their weights, 2 is enough.
+# 1.3% do (benchmarks/verifier_rates.md). In `denoise`, whose fit has fewer features and limits of their weights, 2 is
+# enough.
 LEAST_GAIN_OF_RATES = 5.0
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 

@@ -83,9 +83,6 @@ def test_numbers_of_any_kind_are_verdicts_and_none_is_no_failure(given, caplog):
         ((0.0, 10.0, 10.0, 0.0), VerdictValues(0.0, 10.0), [10.0, 0.0, 10.0, 0.0]),
         # A bonus of 0.1 stays where the verdicts agree.
         ((0.0, 1.0, 1.1, 0.1), VerdictValues(0.0, 1.0), [1.0, 0.0, 1.1, 0.1]),
-        # Values that no batch has shown.
-        ((-1.0, -1.0, -1.0, -1.0), None, [1.0, -1.0, 1.0, -1.0]),
-        ((1.0, 1.0, 1.0, 1.0), None, [1.0, 0.0, 1.0, 0.0]),
     ],
 )
 def test_a_truth_value_gives_the_reward_that_says_so(rewards, values, rewards_of_truths):

@@ -57,3 +57,32 @@ def test_the_lowest_reward_that_says_wrong_has_neither_bonus_nor_penalty():
     # Down to -0.4 rewards are nearer to the low verdict than the middle is.
     assert values.lowest(torch.tensor([0.1, 0.0, -1.0, 1.1, torch.nan])) == 0
     assert values.lowest(torch.tensor([1.1])) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("earlier", "rewards", "values"),
+    [
+        ([], [0.0, 1, 1, 0], (0, 1)),
+        ([], [-1.0, 1, -1, -1], (-1, 1)),
+        ([], [0.0, 10, 10, 0], (0, 10)),
+        # A bonus of 0.1: also where one response in thirty is right, and where none is.
+        ([], [0.1] * 15 + [0.0] * 14 + [1.1], (0, 1)),
+        ([], [0.0, 0.1, 0.1, 0.0], (0, 1)),
+        # One-sided batches, without earlier ones and with.
+        ([], [0.0] * 4, (0, 1)),
+        ([], [1.0] * 4, (0, 1)),
+        ([], [-1.0, -1, -1.2, -1], (-1, 1)),
+        ([-1.0, 1, -1, 1], [1.0] * 4, (-1, 1)),
+        ([0.0, 10, 0, 10], [0.0] * 4, (0, 10)),
+        # Nobody can know: a bonus of 0.5 beside verdicts, scores, and a lone value that is unusual.
+        ([], [0.0, 0.5, 1.0, 1.5], None),
+        ([], [-3.1, 0.4, 2.2, 0.7], None),
+        ([], [5.0] * 4, None),
+    ],
+)
+def test_the_values_that_true_and_false_stand_for(earlier, rewards, values):
+    seen = SeenVerdicts()
+    no_verdicts = torch.empty(0)
+    seen.learn(torch.tensor(earlier), no_verdicts)
+    found = seen.values_of_truths(torch.tensor(rewards), no_verdicts)
+    assert (None if found is None else (found.low, found.high)) == values

@@ -350,8 +350,8 @@ class Inquiry:
 
     def ask(self, questions: Sequence[Question], seen_verdicts: SeenVerdicts) -> None:
         """Asks all questions in one call; `seen_verdicts` tells the rewards that truth values stand for."""
-        known = seen_verdicts.values(self.observed, trusted_rewards(self.rollouts))
-        verdicts = ask(questions, self.rollouts, known)
+        values = seen_verdicts.values_of_truths(self.observed, trusted_rewards(self.rollouts))
+        verdicts = ask(questions, self.rollouts, values)
         self.questions += len(questions)
         self.unjudged += verdicts.missing
         self.unread += verdicts.unread
@@ -360,7 +360,7 @@ class Inquiry:
         self.rows_in_vain |= asked_rows.difference(verdicts.rows)
         rewards = self.rollouts.rewards
         index = torch.tensor(verdicts.rows, dtype=torch.long, device=rewards.device)
-        values = torch.tensor(verdicts.values, dtype=torch.float64).to(rewards)
+        judged_rewards = torch.tensor(verdicts.values, dtype=torch.float64).to(rewards)
         trusted = trusted_mask(self.rollouts).clone()
         trusted[index] = True
-        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, values), trusted=trusted)
+        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, judged_rewards), trusted=trusted)

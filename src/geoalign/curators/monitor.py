@@ -186,7 +186,7 @@ class Monitor(Holder[MonitorConfig]):
         drawn = draw_rows(rollouts, self.config.checks, generator)
         questions = questions_about(drawn, rollouts, among=drawn)
         guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
-        verdicts = ask(questions, guarded, self._random_checks.verdict_values(rollouts))
+        verdicts = ask(questions, guarded, self._random_checks.values_of_truths(rollouts))
         self._guard.warn_of_unread(verdicts.unread)
         self._random_checks.add(rollouts, verdicts.rows, verdicts.values)
         checks = self._random_checks.metrics(len(verdicts.rows))

@@ -54,10 +54,10 @@ class RandomChecks:
         # The rates that are higher than at the start, by name.
         self._raised: list[str] = []
 
-    def verdict_values(self, rollouts: Rollouts) -> VerdictValues | None:
-        """The values of wrong and right rows in a batch, before it is checked; None where they are not known."""
+    def values_of_truths(self, rollouts: Rollouts) -> VerdictValues | None:
+        """What truth values stand for in a batch that is not checked yet; None where that is not known."""
         no_verdicts = torch.empty(0, dtype=torch.float64)
-        return self._seen_verdicts.values(rollouts.rewards[open_rows(rollouts)], no_verdicts)
+        return self._seen_verdicts.values_of_truths(rollouts.rewards[open_rows(rollouts)], no_verdicts)
 
     def add(self, rollouts: Rollouts, rows: Sequence[int], verdicts: Sequence[float]) -> None:
         """Counts the checks of a batch, and raises an alarm where they close a window that asks for one.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geoalign.curators.alarms import warn
 from geoalign.curators.curator import tie_order
-from geoalign.curators.verdict_values import VerdictValues, values_of_lone_reward
+from geoalign.curators.verdict_values import VerdictValues
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
 from geoalign.text import one_line
@@ -102,14 +102,13 @@ def ask(questions: Sequence[Question], rollouts: Rollouts, values: VerdictValues
     (`VerdictValues.reward_of`).
 
     Args:
-        values: of right and wrong rows among the rewards. Where they are not known, nor told by rewards that are all
-            equal (`values_of_lone_reward`), as among scores, a truth value is no verdict.
+        values: what truth values stand for (`SeenVerdicts.values_of_truths`); where that is not known, as among
+            scores, a truth value is no verdict.
 
     Raises:
         InputError: the second verifier returns anything but a list with a number or None for each question.
     """
     assert rollouts.second_rewards is not None
-    values = values or values_of_lone_reward(rollouts.rewards)
     rows: list[int] = []
     verdicts: list[float] = []
     missing = 0

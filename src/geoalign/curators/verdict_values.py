@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.method.ties import tied_rewards
-from geoalign.noise.rows import two_values
+from geoalign.noise.rows import NEARLY_ALL, two_values
 
 # A verdict that lies further outside than this many distances of the two values shows that they are one value.
 _FAR = 3.0
@@ -47,6 +47,11 @@ class VerdictValues:
             return reward
         return self.high if right else self.low
 
+    def near(self, rewards: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+        """[N] whether each reward lies within a quarter of their distance of one of the two values."""
+        quarter = (self.high - self.low) / 4
+        return torch.minimum((rewards - self.low).abs(), (rewards - self.high).abs()) <= quarter
+
     def lowest(self, rewards: Float[Tensor, " n"]) -> float:
         """The lowest reward between the middle and as far below the low value; the low value where none lies there.
 
@@ -76,16 +81,19 @@ class VerdictValues:
 
     def _both_occur(self, verdicts: Float[Tensor, " m"]) -> bool:
         """Whether some verdicts lie at the low value and some at the high one, within a quarter of their distance."""
-        quarter = (self.high - self.low) / 4
-        at_low = (verdicts - self.low).abs() <= quarter
-        at_high = (verdicts - self.high).abs() <= quarter
-        return bool(at_low.any()) and bool(at_high.any())
+        near = verdicts[self.near(verdicts)]
+        accepted = self.accepts(near)
+        return bool(accepted.any()) and not bool(accepted.all())
 
     def _beyond(self, verdicts: Float[Tensor, " m"], reach: float) -> Float[Tensor, " k"]:
         """The verdicts that lie above the high value by more than `reach`, or below the low one, whichever are more."""
         above = verdicts[verdicts > self.high + reach]
         below = verdicts[verdicts < self.low - reach]
         return max(above, below, key=len)
+
+
+# What most verifiers pay a wrong and a right response.
+USUAL_VALUES = (VerdictValues(0.0, 1.0), VerdictValues(-1.0, 1.0))
 
 
 class SeenVerdicts:
@@ -115,6 +123,21 @@ class SeenVerdicts:
             return _values_of_equal_rewards(scored, verdicts)
         return found.widened(scored, verdicts)
 
+    def values_of_truths(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
+        """The values that a second verifier's "wrong" and "right" stand for in a batch; None where nobody can know.
+
+        They are the first of `USUAL_VALUES` near which nearly all rewards lie, and what earlier batches have shown: a
+        batch of wrong responses, some of them with a bonus, does not make the bonus the value of "right". Other
+        rewards have their `values`, but a lone reward of an unusual value has none.
+        """
+        scored = rewards[~rewards.isnan()].cpu()
+        known = [] if self._known is None else [self._known.low, self._known.high]
+        for usual in USUAL_VALUES:
+            nearly_all = len(scored) and float(usual.near(scored).double().mean()) >= NEARLY_ALL
+            if nearly_all and bool(usual.near(torch.tensor(known)).all()):
+                return usual
+        return self.values(rewards, verdicts)
+
     def learn(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
         """The `values` in a batch, which hold for later batches, too."""
         found = self.values(rewards, verdicts)
@@ -141,17 +164,6 @@ class SeenVerdicts:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         self._known = VerdictValues(**state) if state else None
-
-
-def values_of_lone_reward(rewards: Float[Tensor, " n"]) -> VerdictValues | None:
-    """The usual values where all rewards are equal: 0 or less refuses what 1 accepts. None where nobody can know."""
-    different = _different(rewards[~rewards.isnan()])
-    if len(different) != 1:
-        return None
-    lone = float(different[0])
-    if lone <= 0:
-        return VerdictValues(lone, 1.0)
-    return VerdictValues(0.0, lone) if lone == 1 else None
 
 
 def _values_of_equal_rewards(rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:

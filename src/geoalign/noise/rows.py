@@ -16,7 +16,7 @@ from geoalign.method.ties import tied_rewards
 from geoalign.types import Rollouts
 
 # Rewards are verdicts with a bonus where this share of them lies so near, in units of the gap, to two values.
-_NEARLY_ALL = 0.95
+NEARLY_ALL = 0.95
 _NEAR = 0.25
 
 
@@ -241,10 +241,10 @@ def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
         high = rewards[upper].median()
     distance = torch.minimum((rewards - low).abs(), (rewards - high).abs())
     near = distance <= _NEAR * (high - low)
-    nearly_all_near = float(near.double().mean()) >= _NEARLY_ALL
+    nearly_all_near = float(near.double().mean()) >= NEARLY_ALL
     upper_share = float(upper.double().mean())
     rarer_share = min(upper_share, 1 - upper_share)
-    both_common = rarer_share >= 1 - _NEARLY_ALL
+    both_common = rarer_share >= 1 - NEARLY_ALL
     # Each level by its own size: beside -1e7 all rewards between -3 and 3 are equal, but for rounding.
     only_two_values = len(tied_rewards(rewards, upper.long()).unique()) == 2
     if only_two_values or (both_common and nearly_all_near):

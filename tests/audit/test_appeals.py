@@ -138,7 +138,7 @@ def test_rewards_of_three_values_have_no_verdicts_in_any_step(tmp_path, run):
     first = [{**row, "step": 0, "reward": row["reward"] / 2} for row in verdicts()]
     second = [{**row, "step": 1} for row in verdicts()]
     command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"
-    with pytest.raises(InputError, match="expected binary rewards, or verdicts that are a `reward`, got `correct`"):
+    with pytest.raises(InputError, match="expected verdicts that are rewards, got true or false"):
         run(
             write_lines(tmp_path / "d.jsonl", [*first, *second]),
             curator="denoise",

@@ -236,6 +236,32 @@ def test_truth_values_decide_alike_whatever_the_two_rewards_are(choose):
     torch.testing.assert_close(of_opposite.rewards, 2 * of_zero_one.rewards - 1, atol=1e-4, rtol=0)
 
 
+def test_a_bonus_among_wrong_responses_is_not_taken_for_a_right_verdict():
+    """Only "8" is right; the answer that is asked about first has the bonus and is called wrong."""
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.1, 0.1, 0.1, 0.0, 0.0, 0.1]),
+        groups=torch.zeros(6, dtype=torch.long),
+        answers=["7", "7", "7", "8", "9", "9"],
+        second_rewards=lambda rows: [row == 3 for row in rows],
+    )
+    curator = Appeals(GRPO(), choose="majority", budget=6, random_share=0)
+    # The right row gets what right rows get, and the others keep their bonus.
+    assert curator.curate(rollouts).rewards.tolist() == pytest.approx([0.1, 0.1, 0.1, 1.0, 0.0, 0.1])
+
+
+@pytest.mark.parametrize("ids", ["abcdef", "fedcba"])
+def test_rows_that_are_not_asked_about_keep_their_bonus_whichever_row_was(ids):
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1.1, 0.0, 0.0, 0.1, 0.1]),
+        groups=torch.zeros(6, dtype=torch.long),
+        answers=["7", "7", "7", "8", "8", "9"],
+        ids=list(ids),
+        second_rewards=lambda rows: [row < 3 for row in rows],
+    )
+    curation = Appeals(GRPO(), choose="majority", budget=6, random_share=0).curate(rollouts)
+    assert curation.rewards.tolist() == pytest.approx([1.0, 1.1, 1.0, 0.0, 0.1, 0.1])
+
+
 @pytest.mark.parametrize(("budget", "drawn"), [(1, 0), (2, 1), (3, 1), (8, 2), (10, 3)])
 def test_a_quarter_of_the_budget_is_drawn_a_half_rounded_up_and_at_least_one_of_two(budget, drawn):
     made = synthetic_rollouts(4, 4, 2, seed=0, rewards="binary").rollouts

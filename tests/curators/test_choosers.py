@@ -250,6 +250,7 @@ def test_rows_without_a_reward_do_not_count():
             scores=torch.zeros(len(rewards)),
             log_odds=True,
             verdict_values=VerdictValues(0.0, 1.0),
+            says_truths=False,
         )
         return open_answers(candidates, middle=0.5)
 
@@ -290,6 +291,7 @@ def test_answers_of_which_several_may_be_right_are_weighed_one_by_one():
         scores=torch.zeros(4),
         log_odds=True,
         verdict_values=VerdictValues(0.0, 1.0),
+        says_truths=False,
     )
     (together,) = open_answers(candidates, middle=0.5)
     # Each is right with probability 1/2; at most one of three is, so that the sum is cut to 1.

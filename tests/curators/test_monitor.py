@@ -242,6 +242,22 @@ def test_truth_values_tell_the_rates_whatever_the_two_rewards_are():
         assert with_ends(found[0], name) == with_ends(found[1], name)
 
 
+def test_truth_values_count_wrong_responses_with_a_bonus_as_wrong():
+    """Two batches of wrong responses, half of them with a bonus of 0.1, and later ones with a right one in thirty."""
+    monitor = Monitor(curator=GRPO(), checks=40, check_window=80)
+    for right in (0, 0, 2, 2):
+        rewards = torch.zeros(60)
+        rewards[::2] = 0.1
+        rewards[:right] += 1
+        groups = torch.arange(10).repeat_interleave(6)
+        batch = Rollouts(rewards=rewards, groups=groups, second_rewards=lambda rows: [False] * len(rows))
+        metrics = monitor.curate(batch, generator=torch.Generator().manual_seed(right)).metrics
+    assert metrics["check_windows"] == 2
+    assert metrics["alarms"] == 0
+    assert math.isnan(metrics["checked_false_negative_rate"])
+    assert 0 < metrics["checked_false_positive_rate"] < 0.1
+
+
 def test_a_bound_on_a_checked_rate_raises_an_alarm(caplog):
     monitor = Monitor(curator=GRPO(), checks=192, bounds={"checked_false_positive_rate": 0.2})
     metrics = monitor.curate(judged(verdicts(0, wrong=0.5))).metrics

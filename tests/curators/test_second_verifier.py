@@ -8,15 +8,15 @@ import torch
 
 from geoalign import Rollouts
 from geoalign.curators.second_verifier import SecondVerifierGuard, ask, questions_about
-from geoalign.curators.verdict_values import VerdictValues
+from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.errors import ConfigError, InputError, MissingExtraError, ServiceError
 
 
-def asked(questions, second_rewards, rewards=(0.0, 1.0, 0.0, 1.0, 0.0), values=None):
+def asked(questions, second_rewards, rewards=(0.0, 1.0, 0.0, 1.0, 0.0)):
     rollouts = Rollouts(
         rewards=torch.tensor(rewards), groups=torch.zeros(len(rewards), dtype=torch.long), second_rewards=second_rewards
     )
-    return ask(questions, rollouts, values)
+    return ask(questions, rollouts, SeenVerdicts(), rollouts.rewards)
 
 
 def returning(value):
@@ -76,18 +76,19 @@ def test_numbers_of_any_kind_are_verdicts_and_none_is_no_failure(given, caplog):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "values", "rewards_of_truths"),
+    ("rewards", "rewards_of_truths"),
     [
         # Row 0 is called right, row 1 wrong, row 2 right and row 3 wrong.
-        ((-1.0, 1.0, 1.0, -1.0), VerdictValues(-1.0, 1.0), [1.0, -1.0, 1.0, -1.0]),
-        ((0.0, 10.0, 10.0, 0.0), VerdictValues(0.0, 10.0), [10.0, 0.0, 10.0, 0.0]),
+        ((-1.0, 1.0, 1.0, -1.0), [1.0, -1.0, 1.0, -1.0]),
+        ((0.0, 10.0, 10.0, 0.0), [10.0, 0.0, 10.0, 0.0]),
         # A bonus of 0.1 stays where the verdicts agree.
-        ((0.0, 1.0, 1.1, 0.1), VerdictValues(0.0, 1.0), [1.0, 0.0, 1.1, 0.1]),
+        ((0.0, 1.0, 1.1, 0.1), [1.0, 0.0, 1.1, 0.1]),
     ],
 )
-def test_a_truth_value_gives_the_reward_that_says_so(rewards, values, rewards_of_truths):
-    truths = SecondVerifierGuard().of(returning([True, np.bool_(False), True, False]))
-    assert asked([[0], [1], [2], [3]], truths, rewards, values).values == pytest.approx(rewards_of_truths)
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_a_truth_value_gives_the_reward_that_says_so(rewards, rewards_of_truths, kind):
+    truths = SecondVerifierGuard().of(returning(kind([True, False, True, False])))
+    assert asked([[0], [1], [2], [3]], truths, rewards).values == pytest.approx(rewards_of_truths)
 
 
 def test_among_scores_a_truth_value_is_no_verdict_and_that_is_said_once(caplog):
@@ -102,7 +103,7 @@ def test_among_scores_a_truth_value_is_no_verdict_and_that_is_said_once(caplog):
 
 def test_a_number_is_the_reward_itself():
     numbers = SecondVerifierGuard().of(returning([1.0, 0.0]))
-    assert asked([[0], [1]], numbers, (-1.0, 1.0), VerdictValues(-1.0, 1.0)).values == [1.0, 0.0]
+    assert asked([[0], [1]], numbers, (-1.0, 1.0)).values == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("error", [ConfigError("reward.appeals: unknown"), MissingExtraError("pip install ...")])

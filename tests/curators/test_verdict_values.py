@@ -74,15 +74,30 @@ def test_the_lowest_reward_that_says_wrong_has_neither_bonus_nor_penalty():
         ([], [-1.0, -1, -1.2, -1], (-1, 1)),
         ([-1.0, 1, -1, 1], [1.0] * 4, (-1, 1)),
         ([0.0, 10, 0, 10], [0.0] * 4, (0, 10)),
+        # One response in thirty.
+        ([], [0.0] * 29 + [10.0], (0, 10)),
+        ([], [1.0] * 29 + [-1.0], (-1, 1)),
+        # A batch of wrong responses with a bonus says nothing of later ones.
+        ([0.0, 0.1, 0.1, 0.0], [0.0, 0.1, 0.1, 0.0], (0, 1)),
+        ([0.0, 0.1, 0.1, 0.0], [0.0, 1.0, 1.0, 0.0], (0, 1)),
+        # One of accepted responses does not, either.
+        ([1.0] * 4, [-1.0, -1.0, -1.2, -1.0], (-1, 1)),
+        # Two verdicts that are closer to each other than the usual ones, both far from 0.
+        ([], [0.5, 1.0, 1.0, 0.5], (0.5, 1)),
         # Nobody can know: a bonus of 0.5 beside verdicts, scores, and a lone value that is unusual.
         ([], [0.0, 0.5, 1.0, 1.5], None),
         ([], [-3.1, 0.4, 2.2, 0.7], None),
+        ([], [0.01 * row for row in range(25)], None),
+        ([], [0.5 + 0.04 * row for row in range(25)], None),
         ([], [5.0] * 4, None),
     ],
 )
 def test_the_values_that_true_and_false_stand_for(earlier, rewards, values):
     seen = SeenVerdicts()
+    seen.says_truths = True
     no_verdicts = torch.empty(0)
     seen.learn(torch.tensor(earlier), no_verdicts)
-    found = seen.values_of_truths(torch.tensor(rewards), no_verdicts)
+    resumed = SeenVerdicts()
+    resumed.load_state_dict(seen.state_dict())
+    found = resumed.values(torch.tensor(rewards), no_verdicts)
     assert (None if found is None else (found.low, found.high)) == values

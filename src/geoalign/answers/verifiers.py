@@ -210,8 +210,8 @@ def read_verdict(text: str | bytes) -> Verdict:
                 return correct
         elif "reward" in row:
             reward = row["reward"]
-            if reward is None:
-                return None
+            if reward is None or isinstance(reward, bool):
+                return reward
             if isinstance(reward, (int, float)) and -1e300 < reward < 1e300:
                 return float(reward)
     raise ValueError(f'{quote(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')

@@ -13,6 +13,7 @@ import pandas
 from geoalign.answers.verifiers import MATH_VERIFY, Rows, second_verifier
 from geoalign.audit.answers import told_golds
 from geoalign.audit.settings import AuditConfig
+from geoalign.audit.two_verdicts import verdict_values, why_no_verdicts
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
@@ -82,9 +83,15 @@ class SecondOpinion:
         verdicts = self._judge(records)
         self._seconds += time.monotonic() - started
         self._counts["questions"] += len(verdicts)
-        if len(values) > 2 and any(isinstance(verdict, bool) for verdict in verdicts):
-            raise InputError(f"{_KEY}: expected binary rewards, or verdicts that are a `reward`, got `correct`")
-        wrong, right = values if len(values) == 2 else (min([0.0, *values]), 1.0)
+        if not any(isinstance(verdict, bool) for verdict in verdicts):
+            return verdicts
+        # Of two rewards any two will do: the user says that they are verdicts.
+        known = tuple(values) if len(values) == 2 else verdict_values(values)
+        if known is None:
+            raise InputError(
+                f"{_KEY}: expected verdicts that are rewards, got true or false. {why_no_verdicts(values)}"
+            )
+        wrong, right = known
         rewards: dict[Any, float] = {True: right, False: wrong}
         return [rewards[verdict] if isinstance(verdict, bool) else verdict for verdict in verdicts]
 

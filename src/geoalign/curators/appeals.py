@@ -241,6 +241,7 @@ class Appeals(Holder[AppealsConfig]):
     def _checked(self, rollouts: Rollouts, hearing: Hearing) -> dict[str, float]:
         """Counts the verdicts on drawn rows, and says what the random checks of the training tell so far."""
         verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
+        self._random_checks.seen_verdicts.says_truths = self._seen_verdicts.says_truths
         self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
         return self._random_checks.metrics(len(hearing.drawn_rows))
 
@@ -300,6 +301,7 @@ class Appeals(Holder[AppealsConfig]):
             scores=scores,
             log_odds=self._inner.log_odds,
             verdict_values=self._seen_verdicts.values(observed, trusted_rewards(rollouts)),
+            says_truths=self._seen_verdicts.says_truths,
             shared_groups=frozenset(groups) if self.answer_reading == "shared" else groups_sharing_answers(rollouts),
         )
 
@@ -349,9 +351,8 @@ class Inquiry:
         self.unread = 0
 
     def ask(self, questions: Sequence[Question], seen_verdicts: SeenVerdicts) -> None:
-        """Asks all questions in one call; `seen_verdicts` tells the rewards that truth values stand for."""
-        values = seen_verdicts.values_of_truths(self.observed, trusted_rewards(self.rollouts))
-        verdicts = ask(questions, self.rollouts, values)
+        """Asks all questions in one call; `seen_verdicts` tells what truth values stand for."""
+        verdicts = ask(questions, self.rollouts, seen_verdicts, self.observed)
         self.questions += len(questions)
         self.unjudged += verdicts.missing
         self.unread += verdicts.unread

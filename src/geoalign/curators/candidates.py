@@ -39,6 +39,7 @@ class Candidates:
         scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
         log_odds: whether these are log-odds that a reward is wrong.
         verdict_values: the two values of the verdicts; None where rewards are no verdicts, or the values are not known.
+        says_truths: the second verifier says true and false, so that rows keep a bonus that is in their rewards.
         shared_groups: the groups whose answers do not exclude each other: several may be right.
     """
 
@@ -53,6 +54,7 @@ class Candidates:
     scores: Float[Tensor, " b"]
     log_odds: bool
     verdict_values: VerdictValues | None
+    says_truths: bool
     shared_groups: frozenset[int] = frozenset()
 
     @property
@@ -125,6 +127,23 @@ class Candidates:
         right = {answer for answer, is_right in self.known_answers.items() if is_right}
         return {group for group, _ in right & final_answers} - self.shared_groups
 
+    def settled_reward(self, row: int) -> float:
+        """The reward of a row by what is known of its answer, or of the right answer of its group; else its own.
+
+        With truth values each row keeps its own where it says so already (`VerdictValues.reward_of`); else an answer
+        has one reward (`known_rewards`), and one that the right answer excludes has the lowest (`lowest_reward`).
+        """
+        answer = self.answers[row]
+        own = float(self.rewards[row])
+        is_right = self.known_answers.get(answer)
+        is_excluded = is_right is None and answer[0] in self.solved_groups
+        if is_right is None and not is_excluded:
+            return own
+        if self.says_truths and self.verdict_values is not None:
+            return self.verdict_values.reward_of(bool(is_right), own)
+        return self.lowest_reward if is_excluded else self.known_rewards.get(answer, own)
+
+    @cached_property
     def lowest_reward(self) -> float:
         """What a wrong answer gets: the low verdict without a bonus, else the lowest reward; NaN without any reward."""
         scored = self.rewards[~self.rewards.isnan()]

@@ -54,17 +54,10 @@ class Chooser:
         found to be right, all others are wrong, and get the lowest reward (`Candidates.lowest_reward`). Trusted rows
         keep theirs.
         """
-        known = candidates.known_rewards
-        solved = candidates.solved_groups
-        lowest = candidates.lowest_reward()
         rewards = candidates.rewards.clone()
-        for row, answer in enumerate(candidates.answers):
-            if bool(rewards[row].isnan()) or bool(candidates.trusted[row]):
-                continue
-            if answer in known:
-                rewards[row] = known[answer]
-            elif answer[0] in solved:
-                rewards[row] = lowest
+        settled = ~(rewards.isnan() | candidates.trusted)
+        for row in settled.nonzero()[:, 0].tolist():
+            rewards[row] = candidates.settled_reward(row)
         return rewards, torch.ones_like(rewards)
 
     def state_dict(self) -> dict[str, Any]:

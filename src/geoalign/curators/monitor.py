@@ -19,7 +19,7 @@ from geoalign.curators.curator import anomalous_share, identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.random_checks import CHECKED_RATES, RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import SecondVerifierGuard, ask, questions_about
+from geoalign.curators.second_verifier import SecondVerifierGuard, ask, observed_rewards, questions_about
 from geoalign.errors import ConfigError
 from geoalign.intervals import Interval
 from geoalign.method.bounds import false_negative_bounds, false_positive_bounds, judged_units, least_errors
@@ -186,7 +186,7 @@ class Monitor(Holder[MonitorConfig]):
         drawn = draw_rows(rollouts, self.config.checks, generator)
         questions = questions_about(drawn, rollouts, among=drawn)
         guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
-        verdicts = ask(questions, guarded, self._random_checks.values_of_truths(rollouts))
+        verdicts = ask(questions, guarded, self._random_checks.seen_verdicts, observed_rewards(rollouts))
         self._guard.warn_of_unread(verdicts.unread)
         self._random_checks.add(rollouts, verdicts.rows, verdicts.values)
         checks = self._random_checks.metrics(len(verdicts.rows))

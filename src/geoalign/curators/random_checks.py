@@ -14,7 +14,7 @@ from geoalign.curators.alarms import raise_alarm
 from geoalign.curators.choosers import shuffled
 from geoalign.curators.saved_settings import check_state_keys
 from geoalign.curators.second_verifier import open_rows, rows_to_ask_about
-from geoalign.curators.verdict_values import SeenVerdicts, VerdictValues
+from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.intervals import Interval
 from geoalign.types import Rollouts
 
@@ -44,20 +44,18 @@ class RandomChecks:
 
     Args:
         window: how many checks close a window.
+
+    Attributes:
+        seen_verdicts: the values of the verdicts.
     """
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._seen_verdicts = SeenVerdicts()
+        self.seen_verdicts = SeenVerdicts()
         self._open = WindowCounts()
         self._closed: list[WindowCounts] = []
         # The rates that are higher than at the start, by name.
         self._raised: list[str] = []
-
-    def values_of_truths(self, rollouts: Rollouts) -> VerdictValues | None:
-        """What truth values stand for in a batch that is not checked yet; None where that is not known."""
-        no_verdicts = torch.empty(0, dtype=torch.float64)
-        return self._seen_verdicts.values_of_truths(rollouts.rewards[open_rows(rollouts)], no_verdicts)
 
     def add(self, rollouts: Rollouts, rows: Sequence[int], verdicts: Sequence[float]) -> None:
         """Counts the checks of a batch, and raises an alarm where they close a window that asks for one.
@@ -68,7 +66,7 @@ class RandomChecks:
             verdicts: what the second verifier said of them.
         """
         said = torch.tensor(verdicts, dtype=torch.float64)
-        values = self._seen_verdicts.learn(rollouts.rewards[open_rows(rollouts)], said)
+        values = self.seen_verdicts.learn(rollouts.rewards[open_rows(rollouts)], said)
         if values is None:
             return
         accepted = values.accepts(rollouts.rewards[list(rows)])
@@ -131,7 +129,7 @@ class RandomChecks:
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on."""
         return {
-            "verdicts": self._seen_verdicts.state_dict(),
+            "verdicts": self.seen_verdicts.state_dict(),
             "open": vars(self._open).copy(),
             "closed": [vars(counts).copy() for counts in self._closed],
             "raised": list(self._raised),
@@ -140,7 +138,7 @@ class RandomChecks:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned; ConfigError for the keys of another version."""
         check_state_keys(state, list(self.state_dict()), by="RandomChecks")
-        self._seen_verdicts.load_state_dict(state["verdicts"])
+        self.seen_verdicts.load_state_dict(state["verdicts"])
         self._open = WindowCounts(**state["open"])
         self._closed = [WindowCounts(**counts) for counts in state["closed"]]
         self._raised = list(state["raised"])

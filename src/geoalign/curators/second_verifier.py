@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.curators.alarms import warn
 from geoalign.curators.curator import tie_order
-from geoalign.curators.verdict_values import VerdictValues
+from geoalign.curators.verdict_values import SeenVerdicts
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
 from geoalign.text import one_line
@@ -95,25 +94,36 @@ def questions_about(rows: Iterable[int], rollouts: Rollouts, *, among: Iterable[
     return list(questions.values())
 
 
-def ask(questions: Sequence[Question], rollouts: Rollouts, values: VerdictValues | None) -> Verdicts:
+def ask(
+    questions: Sequence[Question],
+    rollouts: Rollouts,
+    seen_verdicts: SeenVerdicts,
+    observed: Float[Tensor, " b"],
+) -> Verdicts:
     """Asks the batch's second verifier all questions in one call; a verdict of None or NaN is none.
 
     A number is the reward of the rows. A truth value says whether they are right, and gives the reward that says so
     (`VerdictValues.reward_of`).
 
     Args:
-        values: what truth values stand for (`SeenVerdicts.values_of_truths`); where that is not known, as among
-            scores, a truth value is no verdict.
+        seen_verdicts: tells what truth values stand for, and notes that there are some. Where it does not know, as
+            among scores, a truth value is no verdict.
+        observed: [B] the rewards before any verdict (`observed_rewards`).
 
     Raises:
-        InputError: the second verifier returns anything but a list with a number or None for each question.
+        InputError: the second verifier returns anything but a list with a truth value, a number or None for each
+            question.
     """
     assert rollouts.second_rewards is not None
+    said = _verdicts_on(questions, rollouts.second_rewards)
+    if any(isinstance(verdict, bool) for verdict in said):
+        seen_verdicts.says_truths = True
+    values = seen_verdicts.values(observed, rollouts.rewards[trusted_mask(rollouts)])
     rows: list[int] = []
     verdicts: list[float] = []
     missing = 0
     unread = 0
-    for question, verdict in zip(questions, _verdicts_on(questions, rollouts.second_rewards), strict=True):
+    for question, verdict in zip(questions, said, strict=True):
         if verdict is None:
             missing += 1
         elif not isinstance(verdict, bool):
@@ -223,10 +233,10 @@ def _read(verdict: Any) -> bool | float | None:
     Raises:
         InputError: it is no number, or too large for a reward.
     """
+    # A single number of NumPy or PyTorch, and a single truth value.
+    verdict = verdict.tolist() if hasattr(verdict, "tolist") else verdict
     if verdict is None or isinstance(verdict, bool):
         return verdict
-    if isinstance(verdict, np.bool_):
-        return bool(verdict)
     try:
         # A text is none, though `float` reads some.
         number = None if isinstance(verdict, (str, bytes)) else float(verdict)

@@ -93,7 +93,9 @@ class VerdictValues:
 
 
 # What most verifiers pay a wrong and a right response.
-USUAL_VALUES = (VerdictValues(0.0, 1.0), VerdictValues(-1.0, 1.0))
+_USUAL_VALUES = (VerdictValues(0.0, 1.0), VerdictValues(-1.0, 1.0))
+# Verdicts and a bonus or two take no more different values; scores do.
+_MOST_VALUES = 8
 
 
 class SeenVerdicts:
@@ -104,10 +106,15 @@ class SeenVerdicts:
     the batch has rewards, and `two_values` finds the values of all together. Where it finds none, it looks at the batch
     alone. Of a batch of equal rewards earlier values hold; without any, those that it and the second verifier's
     verdicts take together, if they are two.
+
+    Attributes:
+        says_truths: the second verifier says true and false, so that what its verdicts are worth is told by the rewards
+            alone. Then a batch of wrong responses does not make their bonus the value of "right".
     """
 
     def __init__(self) -> None:
         self._known: VerdictValues | None = None
+        self.says_truths = False
 
     def values(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
         """The values in a batch; None where they are not known, or where its rewards are no verdicts.
@@ -117,32 +124,49 @@ class SeenVerdicts:
             verdicts: [M] of a second verifier, and other rewards that are trusted.
         """
         scored = rewards[~rewards.isnan()].cpu()
+        if self.says_truths:
+            return self._values_beside_truths(scored)
         verdicts = verdicts[~verdicts.isnan()].cpu()
         found = self._values(scored)
         if found is None:
             return _values_of_equal_rewards(scored, verdicts)
         return found.widened(scored, verdicts)
 
-    def values_of_truths(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
-        """The values that a second verifier's "wrong" and "right" stand for in a batch; None where nobody can know.
+    def _values_beside_truths(self, rewards: Float[Tensor, " n"]) -> VerdictValues | None:
+        """The values in a batch whose second verifier says true and false, so that its verdicts show none.
 
-        They are the first of `USUAL_VALUES` near which nearly all rewards lie, and what earlier batches have shown: a
-        batch of wrong responses, some of them with a bonus, does not make the bonus the value of "right". Other
-        rewards have their `values`, but a lone reward of an unusual value has none.
+        They are two rewards that are 1 or more apart, if there are no others; else the usual ones, if the rewards lie
+        near them; else those that `two_values` finds.
         """
-        scored = rewards[~rewards.isnan()].cpu()
+        different = _different(rewards)
+        if len(different) == 2 and float(different[1] - different[0]) >= 1:
+            return VerdictValues(float(different[0]), float(different[1]))
+        return self._usual_values(rewards) or self._values(rewards)
+
+    def _usual_values(self, rewards: Float[Tensor, " n"]) -> VerdictValues | None:
+        """0 and 1, or -1 and 1, where nearly all rewards and the values that earlier batches showed lie near them.
+
+        The rewards may all lie near one of the two, but not near 1 of -1 and 1: such rewards could be anything.
+        """
         known = [] if self._known is None else [self._known.low, self._known.high]
-        for usual in USUAL_VALUES:
-            nearly_all = len(scored) and float(usual.near(scored).double().mean()) >= NEARLY_ALL
-            if nearly_all and bool(usual.near(torch.tensor(known)).all()):
+        shown = torch.cat([rewards, torch.tensor(known).to(rewards)])
+        if not 0 < len(_different(rewards)) <= _MOST_VALUES:
+            return None
+        for usual in _USUAL_VALUES:
+            is_near = usual.near(shown)
+            nearly_all_near = float(is_near[: len(rewards)].double().mean()) >= NEARLY_ALL
+            known_are_near = bool(is_near[len(rewards) :].all())
+            one_is_refused = not bool(usual.accepts(shown[is_near]).all())
+            if nearly_all_near and known_are_near and (one_is_refused or usual.low == 0):
                 return usual
-        return self.values(rewards, verdicts)
+        return None
 
     def learn(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:
-        """The `values` in a batch, which hold for later batches, too."""
+        """The `values` in a batch, which hold for later batches, too; of usual ones only what the batch shows."""
         found = self.values(rewards, verdicts)
-        if found is not None:
-            self._known = found
+        shown = self._values(rewards[~rewards.isnan()].cpu()) if self.says_truths else found
+        if shown is not None:
+            self._known = shown
         return found
 
     def _values(self, rewards: Float[Tensor, " n"]) -> VerdictValues | None:
@@ -159,11 +183,14 @@ class SeenVerdicts:
 
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on."""
-        return {} if self._known is None else asdict(self._known)
+        known = {} if self._known is None else asdict(self._known)
+        return {**known, "says_truths": True} if self.says_truths else known
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self._known = VerdictValues(**state) if state else None
+        known = {name: state[name] for name in ("low", "high") if name in state}
+        self._known = VerdictValues(**known) if known else None
+        self.says_truths = state.get("says_truths", False)
 
 
 def _values_of_equal_rewards(rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues | None:

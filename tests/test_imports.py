@@ -59,7 +59,7 @@ def heavy(module):
 # Commands, and packages of extras that each cannot do without.
 LACKING = {
     "--help": "typer rich", "status .": "pyarrow", "report .": "pandas",
-    "train --dry-run": "ruamel pandas transformers trl datasets",
+    "train --dry-run": "ruamel pandas transformers trl",
     "compare --dry-run": "trl", "evaluate m --benchmark x=rows.jsonl": "transformers",
     "audit rows.jsonl": "pyarrow jinja2", "audit rows.jsonl --model m": "datasets",
     "audit rows.jsonl --second-verifier math_verify": "math_verify",

@@ -29,6 +29,11 @@ class VerdictValues:
     high: float
 
     @property
+    def gap(self) -> float:
+        """How far apart the two values are."""
+        return self.high - self.low
+
+    @property
     def middle(self) -> float:
         """A reward above it says "right"."""
         return (self.low + self.high) / 2
@@ -48,39 +53,38 @@ class VerdictValues:
         return self.high if right else self.low
 
     def near(self, rewards: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
-        """[N] whether each reward lies within a quarter of their distance of one of the two values."""
-        quarter = (self.high - self.low) / 4
+        """[N] whether each reward lies within a quarter of the gap of one of the two values."""
+        quarter = self.gap / 4
         return torch.minimum((rewards - self.low).abs(), (rewards - self.high).abs()) <= quarter
 
     def lowest(self, rewards: Float[Tensor, " n"]) -> float:
-        """The lowest reward between the middle and as far below the low value; the low value where none lies there.
+        """The lowest reward from low - gap / 2 to low + gap / 2, with gap = high - low; low where there is none.
 
         It is what a wrong answer gets: a higher reward in that range has a bonus, and a lower one a penalty.
         """
-        half_gap = (self.high - self.low) / 2
+        half_gap = self.gap / 2
         refused = rewards[(rewards >= self.low - half_gap) & (rewards <= self.middle)]
         return float(refused.min()) if len(refused) else self.low
 
     def widened(self, rewards: Float[Tensor, " n"], verdicts: Float[Tensor, " m"]) -> VerdictValues:
         """The values when verdicts of a second verifier, which judges on the same scale, are known as well.
 
-        Verdicts far outside both values show that these are one value, with a bonus and without. Far is more than
-        `_FAR` times their distance, or for most of the verdicts more than once their distance. The new values are the
-        median reward and the median of those verdicts. A single verdict far below is an outlier, such as -10 for a
-        failure, if the others take both values.
+        Verdicts far outside both values show that these are one value, with a bonus and without. Far is a verdict more
+        than `_FAR` gaps outside, with gap = high - low. Without one, verdicts more than one gap outside count, if more
+        than half of all lie there. The new values are the median reward and the median of those verdicts. A single
+        verdict far below is an outlier, such as -10 for a failure, if the others take both values.
         """
-        distance = self.high - self.low
-        beyond = self._beyond(verdicts, _FAR * distance)
+        beyond = self._beyond(verdicts, _FAR * self.gap)
         is_outlier = len(beyond) == 1 and float(beyond[0]) < self.low and self._both_occur(verdicts)
         if not len(beyond) or is_outlier:
-            beyond = self._beyond(verdicts, distance)
+            beyond = self._beyond(verdicts, self.gap)
             if 2 * len(beyond) <= len(verdicts):
                 return self
         low, high = sorted([float(rewards.median()), float(beyond.median())])
         return VerdictValues(low, high) if low < high else self
 
     def _both_occur(self, verdicts: Float[Tensor, " m"]) -> bool:
-        """Whether some verdicts lie at the low value and some at the high one, within a quarter of their distance."""
+        """Whether some verdicts lie at the low value and some at the high one, within a quarter of the gap."""
         near = verdicts[self.near(verdicts)]
         accepted = self.accepts(near)
         return bool(accepted.any()) and not bool(accepted.all())

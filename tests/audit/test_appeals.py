@@ -133,6 +133,13 @@ def test_a_step_of_refusals_alone_knows_both_rewards(tmp_path, run):
     assert {row["new_reward"] for row in table(tmp_path / "out") if row["trusted"]} == {-2.0, 2.0}
 
 
+def test_true_and_false_say_nothing_beside_a_lone_reward_that_is_no_verdict(tmp_path, run):
+    rows = [{**row, "reward": 10.0} for row in verdicts()]
+    command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"
+    with pytest.raises(InputError, match=r"got true or false\. All rewards are 10, which is no verdict"):
+        run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", second_verifier=command, budget="6")
+
+
 def test_rewards_of_three_values_have_no_verdicts_in_any_step(tmp_path, run):
     """The first step shows two of them."""
     first = [{**row, "step": 0, "reward": row["reward"] / 2} for row in verdicts()]
